@@ -1,0 +1,76 @@
+# Every target sets itself up in .venv: a fresh clone needs only make and Python 3.11 or newer.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PINS   := constraints.txt
+INPUTS := pyproject.toml $(PINS)
+# -c holds every package, pip itself included, to its pinned version; two -q leave only errors.
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c $(PINS)
+EDITABLE    := --build-constraint $(PINS) --editable
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format bench docs constraints clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | \
+	  while IFS='|' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
+
+demo: $(VENV)/demo.stamp ## train the toy example; table on screen, picture in build/demo
+	@$(BIN)/python -m hitrate_lab.toy --out build/demo
+
+test: lint ## lint, then run tests, docstring examples, README blocks and examples
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/dev.stamp ## check format, style and types
+	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format' to mend the format."; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+
+format: $(VENV)/dev.stamp ## rewrite the sources in the project's format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(VENV)/dev.stamp ## measure speed and error; results in build/bench
+	@$(BIN)/python benchmarks/run.py --out build/bench
+
+docs: $(VENV)/dev.stamp ## build the documentation into build/docs
+	@$(BIN)/sphinx-build -q -W --keep-going docs build/docs
+	@echo "Open build/docs/index.html"
+
+constraints: ## pin the newest packages that work together (torch keeps its version)
+	@rm -rf build/constraints && mkdir -p build/constraints
+	@grep '^torch==' $(PINS) > build/constraints/torch.txt
+	@$(PYTHON) -m venv build/constraints/venv
+	@cd build/constraints && venv/bin/pip install -qq -c torch.txt --upgrade pip
+	@build/constraints/venv/bin/pip install -qq -c build/constraints/torch.txt \
+	  --group dev --editable '.[all]' hatchling editables setuptools
+	@{ sed '/^[^#]/,$$d' $(PINS); \
+	   build/constraints/venv/bin/pip freeze --all --exclude-editable | sed 's/+[a-z0-9.]*$$//'; \
+	 } > build/constraints/new.txt
+	@mv build/constraints/new.txt $(PINS)
+	@rm -rf build/constraints
+
+clean: ## remove .venv, build/ and caches
+	@rm -rf $(VENV) build dist docs/generated .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Stamps: a step runs again only when the project's metadata or the pins have changed.
+
+$(VENV)/pip.stamp: $(INPUTS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "hitrate needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)"; \
+	  echo "Name another one with: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Setting up $(VENV) (needed once; torch is a large download) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP_INSTALL) pip
+	@touch $@
+
+$(VENV)/demo.stamp: $(VENV)/pip.stamp
+	@$(PIP_INSTALL) $(EDITABLE) . matplotlib
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/pip.stamp
+	@$(PIP_INSTALL) $(EDITABLE) . --group dev
+	@touch $@

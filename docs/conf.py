@@ -1,0 +1,27 @@
+from hitrate import __version__
+
+project = "hitrate"
+author = "The hitrate developers"
+project_copyright = author
+release = version = __version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+]
+exclude_patterns = ["_build"]
+
+myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+
+napoleon_google_docstring = False
+autodoc_typehints = "none"  # the Parameters sections already give types and shapes
+# The References section of a docstring may list a paper that its text does not cite by number.
+suppress_warnings = ["ref.footnote"]
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"hitrate {release}"
+html_show_sourcelink = False

@@ -1,0 +1,102 @@
+"""What a call must look like; every complaint shows the call and the value."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from hitrate.probability.noises import NOISES, Noise
+
+
+def noise_named(name: str, call: str) -> Noise:
+    """The noise of that name."""
+    if name not in NOISES:
+        raise ValueError(f"{call}: noise={name!r} is not one of {', '.join(map(repr, NOISES))}")
+    return NOISES[name]
+
+
+def logits_of(logits: Tensor, call: str) -> Tensor:
+    """Logits as float32 or float64, checked to be (N, C) with C > 1."""
+    if not isinstance(logits, Tensor) or not logits.is_floating_point():
+        kind = logits.dtype if isinstance(logits, Tensor) else type(logits).__name__
+        raise ValueError(f"{call}: logits must be a floating point tensor, got {kind}")
+    if logits.dim() != 2:
+        raise ValueError(f"{call}: logits must have shape (N, C), got {tuple(logits.shape)}")
+    if logits.shape[1] < 2:
+        raise ValueError(f"{call}: needs at least two classes, logits has {logits.shape[1]}")
+    return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
+
+
+def target_of(target: Tensor, logits: Tensor, call: str) -> Tensor:
+    """Class indices as int64, checked to be (N,) and, where that costs nothing, in range."""
+    if not isinstance(target, Tensor) or target.dtype not in (
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+    ):
+        kind = target.dtype if isinstance(target, Tensor) else type(target).__name__
+        raise ValueError(f"{call}: target must be a tensor of class indices, got {kind}")
+    rows, classes = logits.shape
+    if target.shape != (rows,):
+        raise ValueError(
+            f"{call}: target must have shape ({rows},) to match logits {tuple(logits.shape)}, "
+            f"got {tuple(target.shape)}"
+        )
+    outside = (target < 0) | (target >= classes)
+    if _holds(outside):
+        value = int(target[outside][0])
+        raise ValueError(f"{call}: target {value} is out of range for {classes} classes")
+    return target.long()
+
+
+def sigma_of(sigma: float | Tensor, logits: Tensor, call: str) -> Tensor:
+    """Sigma as (N, 1), one per row, or (N, C), one per class, checked to be positive."""
+    rows, classes = logits.shape
+    if not isinstance(sigma, Tensor):
+        if not (isinstance(sigma, int | float) and 0 < sigma < math.inf):
+            raise ValueError(f"{call}: sigma must be a positive number, got {sigma!r}")
+        return logits.new_full((), float(sigma)).expand(rows, 1)
+    if sigma.dim() < 2 and sigma.shape in ((), (1,), (rows,)):
+        column = sigma.reshape(-1, 1).expand(rows, 1)
+    elif sigma.dim() == 2 and sigma.shape[0] in (1, rows) and sigma.shape[1] in (1, classes):
+        column = sigma.expand(rows, sigma.shape[1])
+    else:
+        raise ValueError(
+            f"{call}: sigma must be a number or have shape (), (N,), (N, 1), or for one per class "
+            f"(1, C) or (N, C), with logits {tuple(logits.shape)}; got {tuple(sigma.shape)}"
+        )
+    wrong = sigma <= 0
+    if _holds(wrong):
+        raise ValueError(f"{call}: sigma must be positive, got {float(sigma[wrong].min())}")
+    return column.to(logits.dtype)
+
+
+def margin_of(margin: float | None, call: str) -> float | None:
+    """The margin as a number that is not negative, or None."""
+    if margin is None:
+        return None
+    if isinstance(margin, bool) or not isinstance(margin, int | float) or not margin >= 0:
+        raise ValueError(f"{call}: margin must be None or a number >= 0, got {margin!r}")
+    return float(margin)
+
+
+def count_of(value: int, name: str, smallest: int, call: str) -> int:
+    """A whole number of nodes or samples."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
+        raise ValueError(f"{call}: {name} must be a whole number >= {smallest}, got {value!r}")
+    return value
+
+
+def _holds(condition: Tensor) -> bool:
+    """Whether any entry is true, where looking at values is free: on the CPU, outside tracing."""
+    if condition.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    try:
+        return bool(condition.any())
+    except RuntimeError:
+        # Inside vmap a value cannot be looked at.
+        return False

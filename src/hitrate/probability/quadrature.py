@@ -1,0 +1,205 @@
+"""log p by one-dimensional quadrature, for normal noise: docs/math.md, equations (3) to (12).
+
+    p = int phi(t) prod_i Phi(a_i + t) dt
+
+Each row gets its own interval of t, found from three evaluations of the integrand and proved to
+hold all but exp(-drop) of it; equally spaced nodes on that interval converge geometrically.
+Rows that are ahead (p near 1) integrate 1 - p instead, so log p keeps its relative accuracy at
+both ends. Buffers are of the size of the margins: nothing of size rows x classes x nodes exists.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from hitrate.probability.noises import LOG_SQRT_2PI, NORMAL, SQRT_HALF
+
+# log(0.75): rows whose product of Phi(a_i) exceeds this integrate 1 - p.
+AHEAD = -0.2877
+# Elements of one buffer and thread: torch splits no smaller piece of work.
+BLOCK = 2**15
+
+Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+def default_nodes(classes: int, dtype: torch.dtype) -> int:
+    """Nodes for which the rule's error is below rounding (float32) or 1e-10 (float64)."""
+    doublings = math.log2(max(classes, 2))
+    return math.ceil(11 + 3.3 * doublings if dtype == torch.float32 else 15 + 7 * doublings)
+
+
+def quadrature(a: Tensor, *, nodes: int | None = None) -> tuple[Tensor, Tensor]:
+    """Value and slope of log p in the scaled margins.
+
+    Parameters
+    ----------
+    a : Tensor, shape (N, C)
+        Scaled margins (mu_y - mu_i) / sigma; the target's own column holds `rays.ABSENT`.
+    nodes : int, optional
+        Number of nodes per row; by default enough for the dtype's accuracy.
+
+    Returns
+    -------
+    log_p : Tensor, shape (N,)
+    slope : Tensor, shape (N, C)
+        d log p / d a, zero in the target's column.
+    """
+    nodes = nodes or default_nodes(a.shape[1], a.dtype)
+    drop = 18.0 if a.dtype == torch.float32 else 25.0
+    evaluate, work, closest = _anywhere, a, a.amin(1)
+    if is_eager_cpu(a):
+        # erfc must not underflow at the closest margin. A NaN row compares false: it may not
+        # decide for the others. Far tails need float64: log p alone has more than seven digits.
+        if bool((closest < (-12.0 if a.dtype == torch.float32 else -35.0)).any()):
+            kept = _contenders(a, closest, drop)
+            if kept is not None:
+                log_p, part = quadrature(a.gather(1, kept), nodes=nodes)
+                return log_p, torch.zeros_like(a).scatter_(1, kept, part)
+            work, closest = a.double(), closest.double()
+        else:
+            evaluate = _nearby
+
+    log_p, slope = torch.empty_like(work[:, 0]), torch.zeros_like(work)
+    for part in blocks(work, work.shape[1]):
+        z = work[part] * -SQRT_HALF
+        interval = _interval(z, closest[part], evaluate, drop)
+        for inner in blocks(z, z.shape[1] * nodes):
+            log_p[part][inner] = _integrate(
+                z[inner], slope[part][inner], *(x[inner] for x in interval), evaluate, nodes
+            )
+    return log_p.to(a.dtype), slope.to(a.dtype)
+
+
+def _contenders(a: Tensor, closest: Tensor, drop: float) -> Tensor | None:
+    """Columns (N, M) of the rivals that can win anywhere in their row's interval, if M << C."""
+    # The integral lies above t = -closest / 2 - sqrt(drop + log C), math (16).
+    spread = math.sqrt(drop + math.log(a.shape[1])) + math.sqrt(2 * drop + 2 * math.log(a.shape[1]))
+    most = max(2, int((a < 0.5 * closest[:, None] + spread).sum(1).max()))
+    return a.topk(most, 1, largest=False).indices if 2 * most < a.shape[1] else None
+
+
+def is_eager_cpu(a: Tensor) -> bool:
+    """Whether looking at values is free: not on a GPU, not while tracing."""
+    return a.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def block_size() -> int:
+    """Elements of one buffer: as many as keep every thread busy and stay in the cache."""
+    return BLOCK * torch.get_num_threads()
+
+
+def blocks(a: Tensor, width: int) -> list[slice]:
+    """Slices of rows whose buffers of `width` per row stay in the cache; one slice elsewhere."""
+    if not is_eager_cpu(a):
+        return [slice(None)]
+    size = block_size() // width or 1
+    return [slice(start, start + size) for start in range(0, a.shape[0], size)]
+
+
+def _integrate(
+    z: Tensor,
+    slope: Tensor,
+    left: Tensor,
+    right: Tensor,
+    reference: Tensor,
+    ahead: Tensor,
+    evaluate: Evaluate,
+    nodes: int,
+) -> Tensor:
+    """Sum over the nodes: writes the slope, returns log p."""
+    step = (right - left) / (nodes - 1)
+    t = left[:, None] + step[:, None] * torch.arange(nodes, dtype=z.dtype, device=z.device)
+    # As many nodes at once as a block holds; elsewhere one by one.
+    group = block_size() // z.numel() or 1 if is_eager_cpu(z) else 1
+    heights, hazards = [], []
+    for u in t.split(group, dim=1):  # (rows, group)
+        log_cdf, hazard = evaluate(z[:, None, :] + (u * -SQRT_HALF)[:, :, None])
+        heights.append(log_cdf.sum(2))
+        hazards.append(hazard.sum(2))
+        weight = (heights[-1] - 0.5 * u * u - reference[:, None]).exp_()
+        slope += torch.bmm(weight[:, None, :], hazard)[:, 0, :]
+
+    height, hazard = torch.cat(heights, 1), torch.cat(hazards, 1)  # (rows, nodes)
+    scale = reference + step.log() - LOG_SQRT_2PI
+    log_p = (height - 0.5 * t * t - reference[:, None]).exp_().sum(1).log_() + scale
+    # Integration by parts: 1 - p = int F(t) d(prod F), a sum of positive terms.
+    missed = (torch.erfc(t * -SQRT_HALF) * 0.5 * height.exp() * hazard).sum(1) * step
+    log_p = torch.where(ahead, torch.log1p(-missed), log_p)
+    slope *= (scale - log_p).exp_()[:, None]
+    return log_p
+
+
+def _nearby(z: Tensor) -> tuple[Tensor, Tensor]:
+    """log Phi and h at x = -sqrt(2) z while erfc does not underflow; overwrites z."""
+    cdf = torch.erfc(z).mul_(0.5)
+    hazard = z.mul_(z).add_(LOG_SQRT_2PI).neg_().exp_().div_(cdf)
+    return cdf.log_(), hazard
+
+
+def _anywhere(z: Tensor) -> tuple[Tensor, Tensor]:
+    """log Phi and h at x = -sqrt(2) z for any finite z."""
+    return NORMAL.log_cdf_and_hazard(z * (-1.0 / SQRT_HALF))
+
+
+def _interval(
+    z: Tensor, closest: Tensor, evaluate: Evaluate, drop: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Interval of t that holds the integrand, the log of its height, and which rows are ahead."""
+    tiny = torch.finfo(z.dtype).tiny
+
+    def look(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Sum of log Phi, its first derivative A, and -(its second derivative) / A."""
+        x = z + (t * -SQRT_HALF)[:, None]
+        log_cdf, hazard = evaluate(x.clone())
+        height, first = log_cdf.sum(1), hazard.sum(1).clamp_min_(tiny)
+        second = x.mul_(-1.0 / SQRT_HALF).add_(hazard).mul_(hazard).sum(1)
+        return height, first, (second / first).clamp_min_(1e-30)
+
+    # Start at t = 0, the peak of the noise alone. Behind: the peak solves t = A(t) > 0, math (8).
+    # Ahead: the peak of the slope's integrand solves t = A - bend < 0, math (10).
+    height, first, bend = look(torch.zeros_like(closest))
+    ahead = height > AHEAD
+    t = torch.where(ahead, -0.5 * closest, first / (1 + first * bend))
+    height, first, bend = look(t)
+    t = t + torch.where(ahead, _step_ahead(t, first, bend), _step_behind(t, first, bend))
+    height, first, bend = look(t)
+
+    # Behind, math (9): to the right the integrand lies under the noise and under its tangent
+    # parabola of curvature 1; to the left, under the tangent parabola of its own curvature.
+    tilt = first - t
+    curvature = 1 + first * bend
+    right = torch.minimum(
+        (t * t - 2 * height + 2 * drop).sqrt(), t + tilt + (tilt * tilt + 2 * drop).sqrt()
+    )
+    # The slope's integrand has one more factor h, hence the extra 2.
+    left = t - ((tilt * tilt + 2 * curvature * (drop + 2)).sqrt() - tilt) / curvature
+
+    # Ahead, math (11): under C phi(t) phi(closest + t), a Gaussian around -closest / 2.
+    level = drop + math.log(z.shape[1]) + torch.log1p(t.abs())
+    level = level + 0.5 * t * t - height - first.log()
+    radius = (level - LOG_SQRT_2PI - 0.25 * closest * closest).clamp_min(1.0).sqrt()
+    middle = -0.5 * closest
+    beyond = (2 * level).sqrt() - closest
+    left = torch.where(ahead, middle - radius, left)
+    right = torch.where(ahead, torch.where(radius > -middle, beyond, middle + radius), right)
+    return left, right, height - 0.5 * t * t, ahead
+
+
+def _step_behind(t: Tensor, first: Tensor, bend: Tensor) -> Tensor:
+    """Solve log A(t + s) = log(t + s) with log A taken as a parabola in s, math (8)."""
+    sag = -torch.expm1(-0.7 * bend * bend)
+    s = torch.zeros_like(t)
+    for _ in range(2):
+        gap = (first / (t + s)).log() - s * (bend + 0.5 * sag * s)
+        s = torch.maximum(s + gap / (bend + sag * s + 1 / (t + s)), -0.9 * t)
+    return s
+
+
+def _step_ahead(t: Tensor, first: Tensor, bend: Tensor) -> Tensor:
+    """One Newton step for t = A - bend, math (10)."""
+    sag = -torch.expm1(-0.7 * bend * bend)
+    return (first - bend - t) / (1 + sag + first * bend)

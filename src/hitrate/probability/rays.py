@@ -1,0 +1,106 @@
+"""From logits to the rays a + b t that the integral is made of, and back: docs/math.md (4), (5).
+
+For row n and class i != y the rival i loses when its noise is below a + b t, t the target's noise:
+
+    a_i = min(mu_y - mu_i, margin) / sigma_i,        b_i = sigma_y / sigma_i.
+
+With one sigma per row every b is 1 and is not stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# Scaled margin that stands in the target's own column: a rival that always loses.
+ABSENT = 1e4
+# Real rivals are clipped here, where they always lose too, so that ABSENT marks the target alone.
+FARTHEST = 5e3
+
+
+@dataclass(frozen=True)
+class Rays:
+    """Scaled margins of a batch, with the chain rule in both directions.
+
+    Attributes
+    ----------
+    a : Tensor, shape (N, C)
+        Scaled margins; `ABSENT` in the target's column.
+    b : Tensor, shape (N, C), or None
+        Slopes in t, 0 in the target's column; None stands for 1 everywhere.
+    free : Tensor of bool, shape (N, C), or None
+        Which margins are not clipped; None stands for all.
+    target : Tensor, shape (N, 1)
+    sigma : Tensor, shape (N, 1) or (N, C)
+    """
+
+    a: Tensor
+    b: Tensor | None
+    free: Tensor | None
+    target: Tensor
+    sigma: Tensor
+
+    @classmethod
+    def of(cls, logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None) -> Rays:
+        """Rays of logits (N, C), target (N,), sigma (N, 1) or (N, C)."""
+        target = target[:, None]
+        distance = logits.gather(1, target) - logits
+        free = None
+        if margin is not None:
+            free = distance < margin
+            distance.clamp_(max=margin)
+        a = (distance / sigma).clamp_(max=FARTHEST).scatter_(1, target, ABSENT)
+        b = None
+        if sigma.shape[1] > 1:
+            b = (sigma.gather(1, target) / sigma).scatter(1, target, 0.0)
+        return cls(a, b, free, target, sigma)
+
+    def pull(
+        self, slope: Tensor, slope_b: Tensor | None, *, with_sigma: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Gradient in (logits, sigma) from the gradient in (a, b): the transpose of `push`.
+
+        Without sigma, where it is a constant, that part is zero.
+        """
+        falling = slope / -self.sigma
+        if not with_sigma:
+            to_sigma = torch.zeros_like(falling[:, :1]).expand_as(self.sigma)
+        elif self.b is None or slope_b is None:
+            to_sigma = torch.linalg.vecdot(falling, self.a)[:, None]
+        else:
+            own = (slope_b / self.sigma).sum(1, keepdim=True)
+            to_sigma = falling * self.a - slope_b * self.b / self.sigma
+            to_sigma = to_sigma.scatter(1, self.target, own)
+        to_logits = falling if self.free is None else falling * self.free
+        return to_logits.scatter_(1, self.target, -to_logits.sum(1, keepdim=True)), to_sigma
+
+    def push(self, logits: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Tangent of (a, b) from the tangent of (logits, sigma)."""
+        distance = logits.gather(1, self.target) - logits
+        if self.free is not None:
+            distance = distance * self.free
+        a = (distance - self.a * sigma) / self.sigma
+        b = None
+        if self.b is not None:
+            b = (sigma.gather(1, self.target) - self.b * sigma) / self.sigma
+            b = b.scatter(1, self.target, 0.0)
+        return a.scatter(1, self.target, 0.0), b
+
+    def curve(
+        self, slope: Tensor, slope_b: Tensor | None, logits: Tensor, sigma: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Second-order part of the chain rule: slope . d(push) for fixed slope, math (18)."""
+        a, b = self.push(logits, sigma)
+        ratio = sigma / self.sigma
+        to_logits, to_sigma = self.pull(
+            -slope * ratio, None if slope_b is None else -slope_b * ratio
+        )
+        bent = slope * a
+        if slope_b is not None and b is not None:
+            bent = bent + slope_b * b
+        bent = -bent / self.sigma
+        if self.b is None:
+            bent = bent.sum(1, keepdim=True)
+        return to_logits, to_sigma + bent

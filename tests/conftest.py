@@ -1,0 +1,25 @@
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# The same examples in every run, and no limit on one example: torch's first call is slow.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed():
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    folder = Path(os.environ.get("HITRATE_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no data sets: {folder} is not a folder (set HITRATE_DATA)")
+    return folder
