@@ -106,7 +106,9 @@ def _nodes(scaled: Tensor, noise: Noise) -> tuple[Tensor, float]:
     before, after = noise.reach(drop)
     log_classes = math.log(scaled.shape[1])
     after = math.sqrt(2 * (drop + log_classes)) if noise.name == "normal" else after + log_classes
-    step = finest if noise.name == "normal" else 3 * finest
+    # The highest of many normal scores is the narrower the more there are.
+    narrow = max(1.0, math.sqrt(2 * log_classes) / 3)
+    step = finest / narrow if noise.name == "normal" else 3 * finest
     count = math.ceil((before + after) / step)
     places = torch.arange(count + 1, dtype=scaled.dtype, device=scaled.device)
     return step * places - before, step

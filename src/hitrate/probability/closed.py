@@ -34,7 +34,10 @@ def log_softmax_of_target(
 
     A margin r lifts every rival to at least r below the target, which clips mu_y - mu_i at r.
     """
-    scores, target = logits / sigma, target[:, None]
+    # A rival at -inf is out whatever sigma is: it must not give sigma a NaN gradient.
+    out = torch.isneginf(logits)
+    scores = (logits.masked_fill(out, 0.0) / sigma).masked_fill(out, -torch.inf)
+    target = target[:, None]
     if margin is not None:
         floor = (logits.gather(1, target) - margin) / sigma
         scores = torch.maximum(scores, floor)

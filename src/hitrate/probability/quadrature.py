@@ -18,6 +18,12 @@ from torch import Tensor
 
 from hitrate.probability.noises import LOG_SQRT_2PI, NORMAL, SQRT_HALF
 
+# Most steps of the search for a row's peak; one is enough unless thousands of rivals are ahead.
+STEPS = 12
+# Places of the peak beyond which log p < -10^7 is left to Laplace's formula.
+REMOTE = 5e3
+# Classes above which float32 is computed in float64.
+MANY = 256
 # log(0.75): rows whose product of Phi(a_i) exceeds this integrate 1 - p.
 AHEAD = -0.2877
 # Elements of one buffer and thread: torch splits no smaller piece of work.
@@ -27,7 +33,7 @@ Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 def default_nodes(classes: int, dtype: torch.dtype) -> int:
-    """Nodes for which the rule's error is below rounding (float32) or 1e-10 (float64)."""
+    """Nodes for which the rule's error is near rounding (float32) or below 1e-10 (float64)."""
     doublings = math.log2(max(classes, 2))
     return math.ceil(11 + 3.3 * doublings if dtype == torch.float32 else 15 + 7 * doublings)
 
@@ -52,16 +58,19 @@ def quadrature(a: Tensor, *, nodes: int | None = None) -> tuple[Tensor, Tensor]:
     drop = 18.0 if a.dtype == torch.float32 else 25.0
     evaluate, work, closest = _anywhere, a, a.amin(1)
     if is_eager_cpu(a):
-        # erfc must not underflow at the closest margin. A NaN row compares false: it may not
-        # decide for the others. Far tails need float64: log p alone has more than seven digits.
-        if bool((closest < (-12.0 if a.dtype == torch.float32 else -35.0)).any()):
-            kept = _contenders(a, closest, drop)
-            if kept is not None:
-                log_p, part = quadrature(a.gather(1, kept), nodes=nodes)
-                return log_p, torch.zeros_like(a).scatter_(1, kept, part)
+        # A NaN row compares false: it may not decide for the others.
+        single = a.dtype == torch.float32
+        far = bool((closest < (-12.0 if single else -35.0)).any())
+        kept = _contenders(a, closest, drop) if far else None
+        if kept is not None:
+            log_p, part = quadrature(a.gather(1, kept), nodes=nodes)
+            return log_p, torch.zeros_like(a).scatter_(1, kept, part)
+        # Far tails need float64: log p alone has more than seven digits. So do many classes,
+        # whose roundings of Phi near 1 add up.
+        if single and (far or a.shape[1] > MANY):
             work, closest = a.double(), closest.double()
-        else:
-            evaluate = _nearby
+        # The short formula is good while erfc does not underflow at the closest margin.
+        evaluate = _anywhere if bool((closest < -35.0).any()) else _nearby
 
     log_p, slope = torch.empty_like(work[:, 0]), torch.zeros_like(work)
     for part in blocks(work, work.shape[1]):
@@ -107,14 +116,15 @@ def _integrate(
     right: Tensor,
     reference: Tensor,
     ahead: Tensor,
+    peak: Tensor,
+    laplace: Tensor,
     evaluate: Evaluate,
     nodes: int,
 ) -> Tensor:
     """Sum over the nodes: writes the slope, returns log p."""
     step = (right - left) / (nodes - 1)
     t = left[:, None] + step[:, None] * torch.arange(nodes, dtype=z.dtype, device=z.device)
-    # As many nodes at once as a block holds; elsewhere one by one.
-    group = block_size() // z.numel() or 1 if is_eager_cpu(z) else 1
+    group = _nodes_at_once(z, nodes)
     heights, hazards = [], []
     for u in t.split(group, dim=1):  # (rows, group)
         log_cdf, hazard = evaluate(z[:, None, :] + (u * -SQRT_HALF)[:, :, None])
@@ -125,12 +135,28 @@ def _integrate(
 
     height, hazard = torch.cat(heights, 1), torch.cat(hazards, 1)  # (rows, nodes)
     scale = reference + step.log() - LOG_SQRT_2PI
-    log_p = (height - 0.5 * t * t - reference[:, None]).exp_().sum(1).log_() + scale
+    total = (height - 0.5 * t * t - reference[:, None]).exp_().sum(1)
+    log_p = total.log() + scale
     # Integration by parts: 1 - p = int F(t) d(prod F), a sum of positive terms.
     missed = (torch.erfc(t * -SQRT_HALF) * 0.5 * height.exp() * hazard).sum(1) * step
     log_p = torch.where(ahead, torch.log1p(-missed), log_p)
-    slope *= (scale - log_p).exp_()[:, None]
+    slope *= torch.where(ahead, (scale - log_p).exp_(), 1 / total)[:, None]
+
+    # So far behind that differences along the peak are below rounding, Laplace's formula serves:
+    # the peak, less half the log of its curvature.
+    remote = peak > REMOTE
+    if not is_eager_cpu(z) or bool(remote.any()):
+        log_p = torch.where(remote, laplace, log_p)
+        hazard = evaluate(z + (peak * -SQRT_HALF)[:, None])[1]
+        slope.copy_(torch.where(remote[:, None], hazard, slope))
     return log_p
+
+
+def _nodes_at_once(z: Tensor, nodes: int) -> int:
+    """As many as a block holds; all for a compiler, which fuses them; one by one on a GPU."""
+    if torch.compiler.is_compiling():
+        return nodes
+    return block_size() // z.numel() or 1 if is_eager_cpu(z) else 1
 
 
 def _nearby(z: Tensor) -> tuple[Tensor, Tensor]:
@@ -147,8 +173,12 @@ def _anywhere(z: Tensor) -> tuple[Tensor, Tensor]:
 
 def _interval(
     z: Tensor, closest: Tensor, evaluate: Evaluate, drop: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Interval of t that holds the integrand, the log of its height, and which rows are ahead."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Interval of t that holds the integrand, where it is highest, and which rows are ahead.
+
+    Returns the ends, the log height near the peak, the flag, and the peak's place and Laplace's
+    formula for log p there.
+    """
     tiny = torch.finfo(z.dtype).tiny
 
     def look(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -156,7 +186,11 @@ def _interval(
         x = z + (t * -SQRT_HALF)[:, None]
         log_cdf, hazard = evaluate(x.clone())
         height, first = log_cdf.sum(1), hazard.sum(1).clamp_min_(tiny)
-        second = x.mul_(-1.0 / SQRT_HALF).add_(hazard).mul_(hazard).sum(1)
+        x.mul_(-1.0 / SQRT_HALF)
+        if evaluate is _nearby:
+            second = x.add_(hazard).mul_(hazard).sum(1)
+        else:
+            second = -NORMAL.hazard_slope(x).sum(1)
         return height, first, (second / first).clamp_min_(1e-30)
 
     # Start at t = 0, the peak of the noise alone. Behind: the peak solves t = A(t) > 0, math (8).
@@ -165,8 +199,14 @@ def _interval(
     ahead = height > AHEAD
     t = torch.where(ahead, -0.5 * closest, first / (1 + first * bend))
     height, first, bend = look(t)
-    t = t + torch.where(ahead, _step_ahead(t, first, bend), _step_behind(t, first, bend))
-    height, first, bend = look(t)
+    for _ in range(STEPS if is_eager_cpu(z) else 4):
+        t = t + torch.where(ahead, _step_ahead(t, first, bend), _step_behind(t, first, bend))
+        height, first, bend = look(t)
+        # Half a standard deviation from the peak is near enough: the bounds below hold anywhere.
+        gap = first - t - bend * ahead
+        off = gap.square() > 0.25 * (1 + first * bend)
+        if is_eager_cpu(z) and not bool(off.any()):
+            break
 
     # Behind, math (9): to the right the integrand lies under the noise and under its tangent
     # parabola of curvature 1; to the left, under the tangent parabola of its own curvature.
@@ -186,7 +226,11 @@ def _interval(
     beyond = (2 * level).sqrt() - closest
     left = torch.where(ahead, middle - radius, left)
     right = torch.where(ahead, torch.where(radius > -middle, beyond, middle + radius), right)
-    return left, right, height - 0.5 * t * t, ahead
+    # Laplace's formula at the peak, one Newton step from here.
+    place = t + tilt / curvature
+    reference = height - 0.5 * t * t
+    laplace = reference + 0.5 * (tilt * tilt / curvature - curvature.log())
+    return left, right, reference, ahead, place, laplace
 
 
 def _step_behind(t: Tensor, first: Tensor, bend: Tensor) -> Tensor:

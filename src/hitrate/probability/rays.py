@@ -74,7 +74,7 @@ class Rays:
             to_sigma = falling * self.a - slope_b * self.b / self.sigma
             to_sigma = to_sigma.scatter(1, self.target, own)
         to_logits = falling if self.free is None else falling * self.free
-        return to_logits.scatter_(1, self.target, -to_logits.sum(1, keepdim=True)), to_sigma
+        return to_logits.scatter(1, self.target, -to_logits.sum(1, keepdim=True)), to_sigma
 
     def push(self, logits: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor | None]:
         """Tangent of (a, b) from the tangent of (logits, sigma)."""

@@ -1,0 +1,151 @@
+"""Time and memory of forward and backward, next to torch's cross entropy in the same run.
+
+The timed call is ``(-hitrate.log_expected_accuracy(x, y, method=m).mean()).backward()`` against
+``F.cross_entropy(x, y).backward()``, in float32, x standard normal. Methods take turns: a round
+times each of them once, in a random order, so that a slow moment of the machine hits all alike and
+the ratio of a round is more stable than its times.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from memory import memory_of
+from torch import Tensor
+
+import hitrate
+
+BASELINE = "cross_entropy"
+METHODS = ("quadrature", "gridded", "auto", "genz")
+SAMPLES = 16
+# Genz's time is O(N C^2 S): seconds a call at this limit, and minutes at N = 256, C = 1000, where
+# the margins given a tie alone take 1 GiB.
+GENZ_LIMIT = 5e7
+# One timing lasts at least this long: a short call is repeated, and divided.
+SHORTEST = 2e-3
+
+Call = Callable[[], None]
+
+
+def measure_shape(
+    rows: int, classes: int, *, seconds: float, rounds: tuple[int, int]
+) -> list[dict[str, Any]]:
+    """Time and memory of every method for one shape.
+
+    Parameters
+    ----------
+    rows, classes : int
+        Shape (N, C) of the logits.
+    seconds : float
+        Rounds go on for this long,
+    rounds : tuple of int
+        but no fewer and no more than these.
+
+    Returns
+    -------
+    list of dict
+        One per method, cross entropy first. Times in seconds, memory in bytes; ``not_run`` says
+        why there are none.
+    """
+    torch.manual_seed(0)
+    x = torch.randn(rows, classes, requires_grad=True)
+    y = torch.randint(classes, (rows,))
+    calls = {BASELINE: _cross_entropy(x, y)}
+    skipped = {}
+    for method in METHODS:
+        if method == "genz" and rows * classes**2 * SAMPLES > GENZ_LIMIT:
+            skipped[method] = f"N C^2 S = {rows * classes**2 * SAMPLES:.1e} > {GENZ_LIMIT:.1e}"
+        else:
+            calls[method] = _expected_accuracy(x, y, method)
+
+    memory = {}
+    for method, call in calls.items():
+        # What the first call keeps, other than the gradient, are tables for later calls.
+        x.grad = None
+        kept = memory_of(call).kept - x.nbytes
+        x.grad = None
+        memory[method] = {"peak_bytes": memory_of(call).peak, "table_bytes": kept}
+    times = _take_turns(calls, seconds, rounds)
+    shape = {"rows": rows, "classes": classes, "logits_bytes": x.nbytes}
+    return [
+        shape | {"method": method, **_summary(times[method], times[BASELINE]), **memory[method]}
+        for method in calls
+    ] + [shape | {"method": method, "not_run": why} for method, why in skipped.items()]
+
+
+def _cross_entropy(x: Tensor, y: Tensor) -> Call:
+    def call() -> None:
+        x.grad = None
+        F.cross_entropy(x, y).backward()
+
+    return call
+
+
+def _expected_accuracy(x: Tensor, y: Tensor, method: str) -> Call:
+    def call() -> None:
+        x.grad = None
+        loss = -hitrate.log_expected_accuracy(x, y, method=method, samples=SAMPLES).mean()
+        loss.backward()
+
+    return call
+
+
+def _take_turns(
+    calls: dict[str, Call], seconds: float, rounds: tuple[int, int]
+) -> dict[str, list[float]]:
+    """Seconds per call of each method, one number per round."""
+    # The memory's two calls have warmed up: one more tells how often a short call is repeated.
+    repeats = {
+        method: max(1, round(SHORTEST / max(_seconds(call, 1), 1e-5)))
+        for method, call in calls.items()
+    }
+    fewest, most = rounds
+    order = list(calls)
+    shuffle = random.Random(0).shuffle
+    times: dict[str, list[float]] = {method: [] for method in calls}
+    gc.collect()
+    gc.disable()
+    try:
+        end = time.perf_counter() + seconds
+        for count in range(most):
+            if count >= fewest and time.perf_counter() > end:
+                break
+            shuffle(order)
+            for method in order:
+                times[method].append(_seconds(calls[method], repeats[method]))
+    finally:
+        gc.enable()
+    return times
+
+
+def _seconds(call: Call, repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - start) / repeats
+
+
+def _summary(times: list[float], baseline: list[float]) -> dict[str, Any]:
+    """Medians and quartiles of times and of their ratios to the baseline, round by round."""
+    ratios = [own / other for own, other in zip(times, baseline, strict=True)]
+    return {
+        "rounds": len(times),
+        "seconds": statistics.median(times),
+        "seconds_quartiles": quartiles(times),
+        "ratio_of_medians": statistics.median(times) / statistics.median(baseline),
+        "ratio": statistics.median(ratios),
+        "ratio_quartiles": quartiles(ratios),
+    }
+
+
+def quartiles(values: list[float]) -> list[float]:
+    """First and third quartile."""
+    first, _, third = statistics.quantiles(values, n=4, method="inclusive")
+    return [first, third]

@@ -1,0 +1,95 @@
+"""Value and gradient against truth from outside, to the figures the documentation states."""
+
+import functools
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from reference_integral import log_p_and_slope, rows, truth
+
+import hitrate
+
+# method, dtype -> |error of log p| / max(1, |log p|), error of a row's gradient / its largest entry
+BOUNDS = {
+    ("quadrature", torch.float64): (1e-9, 1e-8),
+    ("quadrature", torch.float32): (2e-6, 1e-5),
+    ("gridded", torch.float32): (2e-6, 1e-4),
+    ("auto", torch.float32): (2e-6, 1e-4),
+    ("auto", torch.float64): (1e-9, 1e-8),
+}
+
+
+@functools.cache
+def cases(classes: int) -> tuple[torch.Tensor, torch.Tensor, np.ndarray, np.ndarray]:
+    """100 rows with their truth; fewer points suffice for many classes, whose peaks are narrow."""
+    logits, target = rows(classes, 100)
+    log_p, slope = truth(logits, target, 1500 if classes < 1000 else 700)
+    kept = log_p > -1100
+    assert log_p[kept].min() < -700
+    assert (log_p > -1e-6).sum() >= 3
+    return torch.tensor(logits)[kept], torch.tensor(target)[kept], log_p[kept], slope[kept]
+
+
+def errors(logits, target, log_p, slope, dtype, method):
+    x = logits.to(dtype).requires_grad_()
+    value = hitrate.log_expected_accuracy(x, target, method=method)
+    (gradient,) = torch.autograd.grad(value.sum(), x)
+    # The slope in the margins is minus the gradient in the rivals, and their sum in the target.
+    expected = -slope
+    expected[np.arange(len(target)), target] = slope.sum(1)
+    # Gradients that the dtype cannot hold are not asked for.
+    size = np.maximum(abs(expected).max(1), 1e-30 if dtype == torch.float32 else 1e-280)
+    value_error = abs(value.detach().double().numpy() - log_p) / np.maximum(1, abs(log_p))
+    return value_error.max(), (abs(gradient.double().numpy() - expected).max(1) / size).max()
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10, 100, 1000])
+@pytest.mark.parametrize(
+    ("method", "dtype"), BOUNDS, ids=lambda x: str(x).removeprefix("torch.")
+)
+def test_value_and_gradient_are_accurate_from_p_near_1_to_log_p_of_minus_1000(
+    method, dtype, classes
+):
+    value_error, gradient_error = errors(*cases(classes), dtype, method)
+    value_bound, gradient_bound = BOUNDS[method, dtype]
+    assert value_error <= value_bound
+    assert gradient_error <= gradient_bound
+
+
+@pytest.mark.parametrize("classes", [10_000, 100_000])
+def test_the_grid_serves_a_hundred_thousand_classes(classes):
+    logits, target = rows(classes, 4)
+    # Typical, leading, close behind and far behind.
+    order = np.sort(logits, 1)
+    for n, offset in enumerate((None, 1.0, -1.0, -8.0)):
+        if offset is not None:
+            logits[n, target[n]] = order[n, -2] + offset
+    logits = logits.astype(np.float32).astype(np.float64)
+    log_p, slope = truth(logits, target, 200)
+    found = errors(
+        torch.tensor(logits), torch.tensor(target), log_p, slope, torch.float32, "gridded"
+    )
+    assert found[0] <= 1e-5
+    assert found[1] <= 1e-4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("margin", [1.0, 3.0, 6.0, 10.0])
+def test_one_minus_p_keeps_its_relative_accuracy_near_p_of_1(margin, dtype):
+    a = np.array([margin, margin + 0.5, margin + 2.0])
+    log_p, _ = log_p_and_slope(a)
+    logits = torch.tensor([[0.0, *-a]], dtype=dtype)
+    found = hitrate.log_expected_accuracy(logits, torch.tensor([0])).item()
+    assert found == pytest.approx(log_p, rel=2e-5 if dtype == torch.float32 else 1e-10)
+
+
+@pytest.mark.parametrize("margins", [(0.3, -0.7), (2.0, 5.0, 3.5), (-6.0, -4.0, 1.0, 0.0)])
+def test_the_reference_agrees_with_mpmath(margins):
+    with mpmath.workdps(30):
+
+        def integrand(t):
+            return mpmath.npdf(t) * mpmath.fprod(mpmath.ncdf(m + t) for m in margins)
+
+        exact = mpmath.log(mpmath.quad(integrand, [-14, -6, -2, 0, 2, 4, 6, 10, 16]))
+    assert log_p_and_slope(np.array(margins))[0] == pytest.approx(float(exact), rel=1e-12)

@@ -1,0 +1,67 @@
+"""Bad input gives a ValueError that shows the call and the value."""
+
+import math
+
+import pytest
+import torch
+
+import hitrate
+
+LOGITS, TARGET = torch.zeros(4, 3), torch.tensor([0, 1, 2, 0])
+
+WRONG = {
+    "sigma_zero": ({"sigma": 0.0}, "sigma must be a positive number, got 0.0"),
+    "sigma_negative": ({"sigma": -2}, "got -2"),
+    "sigma_nan": ({"sigma": math.nan}, "got nan"),
+    "sigma_infinite": ({"sigma": math.inf}, "got inf"),
+    "sigma_text": ({"sigma": "1"}, "got '1'"),
+    "sigma_tensor_not_positive": ({"sigma": torch.tensor([1.0, 1, -3, 1])}, "got -3.0"),
+    "sigma_shape": ({"sigma": torch.ones(5)}, r"got \(5,\)"),
+    "one_class": ({"logits": torch.zeros(4, 1)}, "at least two classes, logits has 1"),
+    "logits_dimensions": ({"logits": torch.zeros(3)}, r"shape \(N, C\), got \(3,\)"),
+    "logits_integer": ({"logits": torch.zeros(4, 3).long()}, "floating point tensor, got torch.int"),
+    "logits_list": ({"logits": [[0.0, 1.0]]}, "floating point tensor, got list"),
+    "target_too_large": ({"target": torch.tensor([0, 1, 3, 0])}, "target 3 is out of range for 3"),
+    "target_negative": ({"target": torch.tensor([0, 1, -100, 0])}, "target -100 is out of range"),
+    "target_shape": ({"target": torch.tensor([0, 1])}, r"shape \(4,\) to match.*got \(2,\)"),
+    "target_float": ({"target": torch.zeros(4)}, "class indices, got torch.float32"),
+    "margin_negative": ({"margin": -1.0}, "margin must be None or a number >= 0, got -1.0"),
+    "noise": ({"noise": "cauchy"}, "noise='cauchy' is not one of 'normal', 'logistic', 'gumbel'"),
+    "method": ({"method": "magic"}, "method='magic'.*'auto', 'quadrature', 'gridded'"),
+    "backend": ({"backend": "tpu"}, "backend='tpu'.*is not one of 'auto', 'torch', 'triton'"),
+    "backend_cannot_run": ({"backend": "triton"}, "backend='triton'.*cannot run"),
+    "nodes": ({"nodes": 3}, "nodes must be a whole number >= 8, got 3"),
+    "samples": ({"method": "genz", "samples": 0}, "samples must be a whole number >= 1, got 0"),
+    "gridded_noise": ({"method": "gridded", "noise": "gumbel"}, "gridded is for normal noise"),
+    "genz_noise": ({"method": "genz", "noise": "logistic"}, "genz is for normal noise"),
+    "genz_per_class": ({"method": "genz", "sigma": torch.ones(1, 3)}, "one sigma per row"),
+}
+
+
+@pytest.mark.parametrize("function", [hitrate.log_expected_accuracy, hitrate.expected_accuracy])
+@pytest.mark.parametrize(("change", "message"), WRONG.values(), ids=WRONG)
+def test_a_wrong_argument_is_named_with_its_value(function, change, message):
+    arguments = {"logits": LOGITS, "target": TARGET, **change}
+    with pytest.raises(ValueError, match=message) as error:
+        function(**arguments)
+    assert "log_expected_accuracy(noise=" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((torch.zeros(4, 1),), "at least two classes"),
+        ((LOGITS, -1.0), "sigma must be a positive number, got -1.0"),
+        ((LOGITS, torch.ones(1, 3)), "one sigma per row"),
+    ],
+    ids=["one_class", "sigma", "per_class"],
+)
+def test_class_probabilities_names_the_wrong_argument_too(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        hitrate.class_probabilities(*arguments)
+
+
+def test_a_nan_sigma_of_a_learned_head_spoils_its_own_row_only():
+    sigma = torch.tensor([1.0, math.nan, 1.0, 1.0])
+    found = hitrate.log_expected_accuracy(LOGITS, TARGET, sigma)
+    assert found.isnan().tolist() == [False, True, False, False]
