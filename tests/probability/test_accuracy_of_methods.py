@@ -45,9 +45,7 @@ def errors(logits, target, log_p, slope, dtype, method):
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10, 100, 1000])
-@pytest.mark.parametrize(
-    ("method", "dtype"), BOUNDS, ids=lambda x: str(x).removeprefix("torch.")
-)
+@pytest.mark.parametrize(("method", "dtype"), BOUNDS, ids=lambda x: str(x).removeprefix("torch."))
 def test_value_and_gradient_are_accurate_from_p_near_1_to_log_p_of_minus_1000(
     method, dtype, classes
 ):

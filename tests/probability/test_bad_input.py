@@ -19,7 +19,10 @@ WRONG = {
     "sigma_shape": ({"sigma": torch.ones(5)}, r"got \(5,\)"),
     "one_class": ({"logits": torch.zeros(4, 1)}, "at least two classes, logits has 1"),
     "logits_dimensions": ({"logits": torch.zeros(3)}, r"shape \(N, C\), got \(3,\)"),
-    "logits_integer": ({"logits": torch.zeros(4, 3).long()}, "floating point tensor, got torch.int"),
+    "logits_integer": (
+        {"logits": torch.zeros(4, 3).long()},
+        "floating point tensor, got torch.int",
+    ),
     "logits_list": ({"logits": [[0.0, 1.0]]}, "floating point tensor, got list"),
     "target_too_large": ({"target": torch.tensor([0, 1, 3, 0])}, "target 3 is out of range for 3"),
     "target_negative": ({"target": torch.tensor([0, 1, -100, 0])}, "target -100 is out of range"),

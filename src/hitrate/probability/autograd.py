@@ -37,7 +37,10 @@ def log_probability(
     `learned` says whether sigma may want a gradient.
     """
     function = LogProbability if torch.compiler.is_compiling() else ForwardModeLogProbability
-    log_p: Tensor = function.apply(logits, target, sigma, margin, learned, noise, method)[0]
+    outputs = function.apply(  # type: ignore[no-untyped-call]
+        logits, target, sigma, margin, learned, noise, method
+    )
+    log_p: Tensor = outputs[0]
     return log_p
 
 
@@ -73,7 +76,7 @@ class LogProbability(torch.autograd.Function):
         logits, target, sigma, to_logits, to_sigma = ctx.saved_tensors
         if not torch.is_grad_enabled():
             return to_logits, to_sigma
-        gradient: tuple[Tensor, Tensor] = Slope.apply(
+        gradient: tuple[Tensor, Tensor] = Slope.apply(  # type: ignore[no-untyped-call]
             logits, target, sigma, to_logits, to_sigma, ctx.margin, ctx.noise
         )
         return gradient
@@ -126,14 +129,15 @@ class Slope(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        logits, target, sigma, to_logits, to_sigma, ctx.margin, ctx.noise = inputs
+        logits, target, sigma, _, _, ctx.margin, ctx.noise = inputs
         ctx.save_for_backward(logits, target, sigma)
         ctx.save_for_forward(logits, target, sigma)
 
     @staticmethod
     def _hessian(ctx: Any, logits: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
         """The Hessian of log p in (logits, sigma) times a direction, docs/math.md (18)."""
-        rays = Rays.of(*ctx.saved_tensors, ctx.margin)
+        own_logits, target, own_sigma = ctx.saved_tensors
+        rays = Rays.of(own_logits, target, own_sigma, ctx.margin)
         along = rays.push(logits, sigma)
         slope, slope_b, product, product_b = hessian_product(rays.a, rays.b, ctx.noise, *along)
         to_logits, to_sigma = rays.pull(product, product_b)
@@ -146,7 +150,9 @@ class Slope(torch.autograd.Function):
             to_logits, to_sigma = Slope._hessian(ctx, logits, sigma)
         if torch.is_grad_enabled():
             own_logits, _, own_sigma = ctx.saved_tensors
-            to_logits, to_sigma = NoThirdOrder.apply(to_logits, to_sigma, own_logits, own_sigma)
+            to_logits, to_sigma = NoThirdOrder.apply(  # type: ignore[no-untyped-call]
+                to_logits, to_sigma, own_logits, own_sigma
+            )
         return to_logits, None, to_sigma, None, None, None, None
 
     @staticmethod

@@ -59,12 +59,14 @@ def class_probabilities(
         scaled = scores / scale
         if kind.name == "gumbel" or not len(scores):
             return torch.softmax(scaled, 1)
-        probabilities: Tensor = ClassProbabilities.apply(scaled, kind)
+        probabilities: Tensor = ClassProbabilities.apply(  # type: ignore[no-untyped-call]
+            scaled, kind
+        )
     return probabilities
 
 
 class ClassProbabilities(torch.autograd.Function):
-    """All p_c of scaled logits (N, C). Their Jacobian is symmetric: one product serves both ways."""
+    """All p_c of scaled logits (N, C), whose Jacobian is symmetric: one product for both modes."""
 
     @staticmethod
     def forward(scaled: Tensor, noise: Noise) -> Tensor:
@@ -93,7 +95,9 @@ class ClassProbabilities(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], scaled: Tensor, noise: Noise) -> Any:
         folded = scaled.movedim(in_dims[0], 0)
-        flat = ClassProbabilities.apply(folded.flatten(0, 1), noise)
+        flat = ClassProbabilities.apply(  # type: ignore[no-untyped-call]
+            folded.flatten(0, 1), noise
+        )
         return flat.unflatten(0, folded.shape[:2]), 0
 
 

@@ -104,13 +104,13 @@ def hessian_product(
     return slope_a, slope_b, product_a, bend + h_rho - slope_b * mean_rho
 
 
-def _nodes(
-    a: Tensor, b: Tensor | None, noise: Noise, nodes: int
-) -> tuple[Tensor, Tensor, Tensor]:
+def _nodes(a: Tensor, b: Tensor | None, noise: Noise, nodes: int) -> tuple[Tensor, Tensor, Tensor]:
     """Nodes t (N, K) and their step (N, 1) where the integrands are, and which rows are ahead."""
     drop = 20.0 if a.dtype == torch.float32 else 34.0
     # Where the closest rival ties with the target; the absent one never does.
-    tie = (-a if b is None else -a / b.clamp_min(1e-30)).masked_fill(a >= FARTHEST, -math.inf).amax(1)
+    tie = (
+        (-a if b is None else -a / b.clamp_min(1e-30)).masked_fill(a >= FARTHEST, -math.inf).amax(1)
+    )
     tie = tie.clamp_min(-FARTHEST)
     before, after = noise.reach(drop)
     low, high = tie.clamp_max(0.0) - before, tie.clamp_min(0.0) + after

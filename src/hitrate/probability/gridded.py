@@ -27,8 +27,8 @@ POINTS = {torch.float32: 10, torch.float64: 16}
 NODES = {torch.float32: 6, torch.float64: 12}
 DROP = 16.0
 # Closest margins for which one grid serves: below, the peak is too narrow for it; above, 1 - p is
-# below 1.1e-17 C, and falls faster over a cell than six points follow.
-NEAR = (-12.0, 12.0)
+# below 1e-12 C, and falls faster over a cell than six points follow.
+NEAR = (-12.0, 10.0)
 
 
 def gridded(a: Tensor, *, nodes: int | None = None) -> tuple[Tensor, Tensor]:

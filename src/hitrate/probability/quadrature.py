@@ -2,16 +2,18 @@
 
     p = int phi(t) prod_i Phi(a_i + t) dt
 
-Each row gets its own interval of t, found from three evaluations of the integrand and proved to
+Each row gets its own interval of t, found from a few evaluations of the integrand and proved to
 hold all but exp(-drop) of it; equally spaced nodes on that interval converge geometrically.
 Rows that are ahead (p near 1) integrate 1 - p instead, so log p keeps its relative accuracy at
-both ends. Buffers are of the size of the margins: nothing of size rows x classes x nodes exists.
+both ends. Work goes through buffers of fixed size, and only the slope, of the margins' size, is
+kept: nothing of size rows x classes x nodes.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,6 +32,21 @@ AHEAD = -0.2877
 BLOCK = 2**15
 
 Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+class Interval(NamedTuple):
+    """Where a row's integrand lives; each field has shape (N,).
+
+    `reference` is the log of its height near the peak, `ahead` says which rows integrate 1 - p,
+    `peak` and `laplace` are the peak's place and Laplace's formula for log p there.
+    """
+
+    left: Tensor
+    right: Tensor
+    reference: Tensor
+    ahead: Tensor
+    peak: Tensor
+    laplace: Tensor
 
 
 def default_nodes(classes: int, dtype: torch.dtype) -> int:
@@ -63,8 +80,8 @@ def quadrature(a: Tensor, *, nodes: int | None = None) -> tuple[Tensor, Tensor]:
         far = bool((closest < (-12.0 if single else -35.0)).any())
         kept = _contenders(a, closest, drop) if far else None
         if kept is not None:
-            log_p, part = quadrature(a.gather(1, kept), nodes=nodes)
-            return log_p, torch.zeros_like(a).scatter_(1, kept, part)
+            log_p, slope = quadrature(a.gather(1, kept), nodes=nodes)
+            return log_p, torch.zeros_like(a).scatter_(1, kept, slope)
         # Far tails need float64: log p alone has more than seven digits. So do many classes,
         # whose roundings of Phi near 1 add up.
         if single and (far or a.shape[1] > MANY):
@@ -77,9 +94,8 @@ def quadrature(a: Tensor, *, nodes: int | None = None) -> tuple[Tensor, Tensor]:
         z = work[part] * -SQRT_HALF
         interval = _interval(z, closest[part], evaluate, drop)
         for inner in blocks(z, z.shape[1] * nodes):
-            log_p[part][inner] = _integrate(
-                z[inner], slope[part][inner], *(x[inner] for x in interval), evaluate, nodes
-            )
+            where = Interval(*(field[inner] for field in interval))
+            log_p[part][inner] = _integrate(z[inner], slope[part][inner], where, evaluate, nodes)
     return log_p.to(a.dtype), slope.to(a.dtype)
 
 
@@ -110,23 +126,15 @@ def blocks(a: Tensor, width: int) -> list[slice]:
 
 
 def _integrate(
-    z: Tensor,
-    slope: Tensor,
-    left: Tensor,
-    right: Tensor,
-    reference: Tensor,
-    ahead: Tensor,
-    peak: Tensor,
-    laplace: Tensor,
-    evaluate: Evaluate,
-    nodes: int,
+    z: Tensor, slope: Tensor, interval: Interval, evaluate: Evaluate, nodes: int
 ) -> Tensor:
     """Sum over the nodes: writes the slope, returns log p."""
+    left, right, reference, ahead, peak, laplace = interval
     step = (right - left) / (nodes - 1)
     t = left[:, None] + step[:, None] * torch.arange(nodes, dtype=z.dtype, device=z.device)
     group = _nodes_at_once(z, nodes)
     heights, hazards = [], []
-    for u in t.split(group, dim=1):  # (rows, group)
+    for u in torch.split(t, group, dim=1):  # (rows, group)
         log_cdf, hazard = evaluate(z[:, None, :] + (u * -SQRT_HALF)[:, :, None])
         heights.append(log_cdf.sum(2))
         hazards.append(hazard.sum(2))
@@ -171,14 +179,8 @@ def _anywhere(z: Tensor) -> tuple[Tensor, Tensor]:
     return NORMAL.log_cdf_and_hazard(z * (-1.0 / SQRT_HALF))
 
 
-def _interval(
-    z: Tensor, closest: Tensor, evaluate: Evaluate, drop: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Interval of t that holds the integrand, where it is highest, and which rows are ahead.
-
-    Returns the ends, the log height near the peak, the flag, and the peak's place and Laplace's
-    formula for log p there.
-    """
+def _interval(z: Tensor, closest: Tensor, evaluate: Evaluate, drop: float) -> Interval:
+    """Find the interval of t that holds all but exp(-drop) of the integrand."""
     tiny = torch.finfo(z.dtype).tiny
 
     def look(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -204,7 +206,7 @@ def _interval(
         height, first, bend = look(t)
         # Half a standard deviation from the peak is near enough: the bounds below hold anywhere.
         gap = first - t - bend * ahead
-        off = gap.square() > 0.25 * (1 + first * bend)
+        off = (gap.square() > 0.25 * (1 + first * bend)) & (first > tiny)
         if is_eager_cpu(z) and not bool(off.any()):
             break
 
@@ -230,7 +232,7 @@ def _interval(
     place = t + tilt / curvature
     reference = height - 0.5 * t * t
     laplace = reference + 0.5 * (tilt * tilt / curvature - curvature.log())
-    return left, right, reference, ahead, place, laplace
+    return Interval(left, right, reference, ahead, place, laplace)
 
 
 def _step_behind(t: Tensor, first: Tensor, bend: Tensor) -> Tensor:
