@@ -57,7 +57,7 @@ def bench(out: Path, *, quick: bool = False) -> dict[str, Any]:
     for rows, classes in [(64, 2), (64, 10)] if quick else SHAPES:
         progress(f"speed, N = {rows}, C = {classes}")
         speed += measure_shape(
-            rows, classes, seconds=0.2 if quick else 8.0, rounds=(3, 5) if quick else (7, 100)
+            rows, classes, seconds=0.2 if quick else 12.0, rounds=(3, 5) if quick else (3, 100)
         )
     print_speed(speed)
 
@@ -132,7 +132,10 @@ def print_speed(speed: list[dict[str, Any]]) -> None:
         "the logits.\n"
     )
     print(speed_table(speed))
-    print("\nTime, in units of cross entropy (median of the ratios by round)\n")
+    print(
+        "\nTime, in units of cross entropy (median of the ratios by round); (others): cores that "
+        "other processes used\n"
+    )
     print(ratio_table(speed, "ratio"))
     print("\nPeak memory, in units of the logits\n")
     print(ratio_table(speed, "peak_bytes"))

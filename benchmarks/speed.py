@@ -9,10 +9,12 @@ the ratio of a round is more stable than its times.
 from __future__ import annotations
 
 import gc
+import os
 import random
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -52,7 +54,8 @@ def measure_shape(
     -------
     list of dict
         One per method, cross entropy first. Times in seconds, memory in bytes; ``not_run`` says
-        why there are none.
+        why there are none. ``others`` is how many cores other processes used meanwhile: with more
+        than a fraction of one, torch's threads wait for each other and the times say little.
     """
     torch.manual_seed(0)
     x = torch.randn(rows, classes, requires_grad=True)
@@ -72,8 +75,14 @@ def measure_shape(
         kept = memory_of(call).kept - x.nbytes
         x.grad = None
         memory[method] = {"peak_bytes": memory_of(call).peak, "table_bytes": kept}
+    start = time.perf_counter(), _others_seconds()
     times = _take_turns(calls, seconds, rounds)
-    shape = {"rows": rows, "classes": classes, "logits_bytes": x.nbytes}
+    shape = {
+        "rows": rows,
+        "classes": classes,
+        "logits_bytes": x.nbytes,
+        "others": _others_share(*start),
+    }
     return [
         shape | {"method": method, **_summary(times[method], times[BASELINE]), **memory[method]}
         for method in calls
@@ -130,6 +139,25 @@ def _seconds(call: Call, repeats: int) -> float:
     for _ in range(repeats):
         call()
     return (time.perf_counter() - start) / repeats
+
+
+def _others_seconds() -> float | None:
+    """Seconds of all cores that went to other processes since the start; None if unknown."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return None
+    # The first line: cpu user nice system idle iowait irq softirq steal ...
+    ticks = [int(word) for word in stat.read_text().split(maxsplit=9)[1:9]]
+    busy = sum(ticks) - ticks[3] - ticks[4]
+    return busy / os.sysconf("SC_CLK_TCK") - time.process_time()
+
+
+def _others_share(clock: float, seconds: float | None) -> float | None:
+    """Cores that other processes used since both numbers were read."""
+    now = _others_seconds()
+    if now is None or seconds is None:
+        return None
+    return max(0.0, (now - seconds) / (time.perf_counter() - clock))
 
 
 def _summary(times: list[float], baseline: list[float]) -> dict[str, Any]:

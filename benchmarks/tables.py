@@ -86,7 +86,11 @@ def ratio_table(results: list[dict[str, Any]], name: str) -> str:
         return f"{result['peak_bytes'] / result['logits_bytes']:.1f}"
 
     header = ["N x C", *(f"{rows} x {classes}" for rows, classes in shapes)]
-    return text_table(header, ([m, *(cell(m, shape) for shape in shapes)] for m in methods))
+    lines = [[method, *(cell(method, shape) for shape in shapes)] for method in methods]
+    if name == "ratio":
+        others = (by_key[methods[0], *shape]["others"] for shape in shapes)
+        lines += [["(others)", *("unknown" if x is None else f"{x:.1f}" for x in others)]]
+    return text_table(header, lines)
 
 
 def kept_tables(results: list[dict[str, Any]]) -> str:

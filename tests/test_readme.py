@@ -96,3 +96,13 @@ def test_blocks_share_names_and_a_failure_names_its_line():
 
 def test_make_targets_are_read_from_commands_and_not_from_prose():
     assert named_make_targets(PAGE) == {"bench", "demo", "test", "docs"}
+
+
+def test_the_measured_table_is_that_of_the_committed_results(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import json
+
+    from readme_table import END, RESULTS, START, markdown
+
+    table = (ROOT / "README.md").read_text().split(START)[1].split(END)[0].strip()
+    assert table == markdown(json.loads(RESULTS.read_text()))

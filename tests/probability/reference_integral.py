@@ -61,7 +61,7 @@ def rows(classes: int, count: int, seed: int = 0) -> tuple[Array, NDArray[np.int
         logits[n] = rng.standard_normal(classes) * scale
         others = np.delete(logits[n], y)
         if n % 4 == 2:
-            logits[n, y] = others.max() + abs(rng.standard_normal()) * 4.0
+            logits[n, y] = others.max() + rng.uniform(0.5, 12.0)
         if n % 4 == 3:
             logits[n, y] = others.max() - rng.uniform(0.0, 60.0)
     return logits.astype(np.float32).astype(np.float64), target

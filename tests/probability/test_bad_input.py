@@ -33,7 +33,7 @@ WRONG = {
     "method": ({"method": "magic"}, "method='magic'.*'auto', 'quadrature', 'gridded'"),
     "backend": ({"backend": "tpu"}, "backend='tpu'.*is not one of 'auto', 'torch', 'triton'"),
     "backend_cannot_run": ({"backend": "triton"}, "backend='triton'.*cannot run"),
-    "nodes": ({"nodes": 3}, "nodes must be a whole number >= 8, got 3"),
+    "nodes": ({"nodes": 3}, "nodes must be a whole number >= 4, got 3"),
     "samples": ({"method": "genz", "samples": 0}, "samples must be a whole number >= 1, got 0"),
     "gridded_noise": ({"method": "gridded", "noise": "gumbel"}, "gridded is for normal noise"),
     "genz_noise": ({"method": "genz", "noise": "logistic"}, "genz is for normal noise"),

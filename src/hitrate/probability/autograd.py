@@ -60,7 +60,10 @@ class LogProbability(torch.autograd.Function):
         """The value, and its gradient in logits and sigma, which autograd does not see."""
         rays = Rays.of(logits, target, sigma, margin)
         log_p, slope, slope_b = method(rays.a, rays.b)
-        to_logits, to_sigma = rays.pull(slope, slope_b, with_sigma=learned)
+        if learned:
+            to_logits, to_sigma = rays.pull(slope, slope_b)
+        else:
+            to_logits, to_sigma = rays.pull_logits_(slope), torch.zeros_like(sigma)
         return _mend(logits, target, log_p, to_logits, to_sigma)
 
     @staticmethod

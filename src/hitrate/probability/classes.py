@@ -47,7 +47,7 @@ def class_probabilities(
     --------
     >>> import torch, hitrate
     >>> hitrate.class_probabilities(torch.tensor([[2.0, 1.0, 0.0]]))
-    tensor([[0.7185, 0.2287, 0.0528]])
+    tensor([[0.7288, 0.2241, 0.0472]])
     """
     call = f"class_probabilities(noise={noise!r})"
     scores = checks.logits_of(logits, call)

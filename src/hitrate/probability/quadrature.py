@@ -21,7 +21,7 @@ from torch import Tensor
 from hitrate.probability.noises import LOG_SQRT_2PI, NORMAL, SQRT_HALF
 
 # Most steps of the search for a row's peak; one is enough unless thousands of rivals are ahead.
-STEPS = 12
+STEPS = 20
 # Places of the peak beyond which log p < -10^7 is left to Laplace's formula.
 REMOTE = 5e3
 # Classes above which float32 is computed in float64.
@@ -201,12 +201,17 @@ def _interval(z: Tensor, closest: Tensor, evaluate: Evaluate, drop: float) -> In
     ahead = height > AHEAD
     t = torch.where(ahead, -0.5 * closest, first / (1 + first * bend))
     height, first, bend = look(t)
+    low, high = torch.zeros_like(t), torch.full_like(t, torch.inf)
     for _ in range(STEPS if is_eager_cpu(z) else 4):
-        t = t + torch.where(ahead, _step_ahead(t, first, bend), _step_behind(t, first, bend))
+        # Behind, A(t) - t falls: a step past a point known to be too far is halved instead.
+        low, high = torch.where(first > t, t, low), torch.where(first > t, high, t)
+        step = t + _step_behind(t, first, bend)
+        step = torch.where(step < high, step, 0.5 * (low + high))
+        t = torch.where(ahead, t + _step_ahead(t, first, bend), step)
         height, first, bend = look(t)
         # Half a standard deviation from the peak is near enough: the bounds below hold anywhere.
         gap = first - t - bend * ahead
-        off = (gap.square() > 0.25 * (1 + first * bend)) & (first > tiny)
+        off = (gap.square() > 0.25 * (1 + first * bend)) & ((first > tiny) | ~ahead)
         if is_eager_cpu(z) and not bool(off.any()):
             break
 

@@ -57,17 +57,10 @@ class Rays:
             b = (sigma.gather(1, target) / sigma).scatter(1, target, 0.0)
         return cls(a, b, free, target, sigma)
 
-    def pull(
-        self, slope: Tensor, slope_b: Tensor | None, *, with_sigma: bool = True
-    ) -> tuple[Tensor, Tensor]:
-        """Gradient in (logits, sigma) from the gradient in (a, b): the transpose of `push`.
-
-        Without sigma, where it is a constant, that part is zero.
-        """
+    def pull(self, slope: Tensor, slope_b: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Gradient in (logits, sigma) from the gradient in (a, b): the transpose of `push`."""
         falling = slope / -self.sigma
-        if not with_sigma:
-            to_sigma = torch.zeros_like(falling[:, :1]).expand_as(self.sigma)
-        elif self.b is None or slope_b is None:
+        if self.b is None or slope_b is None:
             to_sigma = torch.linalg.vecdot(falling, self.a)[:, None]
         else:
             own = (slope_b / self.sigma).sum(1, keepdim=True)
@@ -75,6 +68,13 @@ class Rays:
             to_sigma = to_sigma.scatter(1, self.target, own)
         to_logits = falling if self.free is None else falling * self.free
         return to_logits.scatter(1, self.target, -to_logits.sum(1, keepdim=True)), to_sigma
+
+    def pull_logits_(self, slope: Tensor) -> Tensor:
+        """The gradient in logits alone, written over the slope."""
+        slope.div_(-self.sigma)
+        if self.free is not None:
+            slope.mul_(self.free)
+        return slope.scatter_(1, self.target, -slope.sum(1, keepdim=True))
 
     def push(self, logits: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor | None]:
         """Tangent of (a, b) from the tangent of (logits, sigma)."""

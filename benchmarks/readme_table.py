@@ -1,0 +1,65 @@
+"""Write the measured table of the README from committed results.
+
+    python benchmarks/readme_table.py
+
+The results are those of one full run: ``make bench``, then copy ``build/bench/bench.json`` to
+``benchmarks/results/cpu.json`` and the pictures to ``docs/images``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "cpu.json"
+START, END = "<!-- bench:start -->", "<!-- bench:end -->"
+COLUMNS = {"auto": "hitrate (auto)", "quadrature": "quadrature", "genz": "the paper's sampler"}
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Time and memory at N = 256, the errors at default nodes, and what they were measured on."""
+    speed = {(r["classes"], r["method"]): r for r in results["speed"] if r["rows"] == 256}
+    lines = [
+        f"| C | cross entropy | {' | '.join(COLUMNS.values())} | memory, auto |",
+        "|---|---|" + "---|" * (len(COLUMNS) + 1),
+    ]
+    for classes in sorted({classes for classes, _ in speed}):
+        base = speed[classes, "cross_entropy"]
+        cells = [f"{1e3 * base['seconds']:.2g} ms"]
+        for method in COLUMNS:
+            row = speed[classes, method]
+            cells.append("not run" if "not_run" in row else f"{row['ratio']:,.3g} x")
+        auto = speed[classes, "auto"]
+        cells.append(f"{auto['peak_bytes'] / 1024:,.0f} KiB")
+        lines.append(f"| {classes} | {' | '.join(cells)} |")
+    machine = results["hardware"]
+    rounds = [r["rounds"] for r in results["speed"] if "rounds" in r and r["rows"] == 256]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "Forward and backward of a float32 batch of 256 rows; ratios to torch's cross entropy "
+            f"are medians over {min(rounds)} to {max(rounds)} interleaved rounds within one run. "
+            "Memory is the peak beyond the logits, gradient included: a fixed workspace, so it "
+            "stays small for large batches. The paper's sampler takes 16 samples. "
+            f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}, Python "
+            f"{machine['python']}. Quartiles, other shapes and errors: "
+            "`benchmarks/results/cpu.json`; measure yours with `make bench`.",
+        ]
+    )
+
+
+def main() -> None:
+    """Replace what stands between the two marks."""
+    page = ROOT / "README.md"
+    text = page.read_text()
+    head, rest = text.split(START)
+    _, tail = rest.split(END)
+    table = markdown(json.loads(RESULTS.read_text()))
+    page.write_text(f"{head}{START}\n{table}\n{END}{tail}")
+
+
+if __name__ == "__main__":
+    main()
