@@ -63,7 +63,7 @@ def gridded(a: Tensor, *, nodes: int | None = None) -> tuple[Tensor, Tensor]:
     rule = _rule(*ends, a.shape[1], nodes, a.dtype, a.device)
 
     log_p, slope = torch.empty_like(closest), torch.zeros_like(a)
-    parts = blocks(a, max(len(rule[0]), 2 * a.shape[1]))
+    parts = blocks(a, max(len(rule[0]), a.shape[1]))
     # Eight buffers for the margins' places and weights, shared by all blocks: fresh memory costs
     # more than the arithmetic on it.
     buffers = torch.empty(8, *a[parts[0]].shape, dtype=a.dtype, device=a.device)
