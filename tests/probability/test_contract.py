@@ -268,6 +268,19 @@ def test_autocast_does_not_lower_the_precision():
         assert torch.equal(hitrate.log_expected_accuracy(logits, target), expected)
 
 
+@pytest.mark.parametrize("method", ["quadrature", "gridded"])
+@pytest.mark.parametrize("precision", ["high", "medium"])
+def test_coarser_matrix_products_elsewhere_do_not_reach_here(method, precision):
+    logits, target = torch.randn(64, 20), torch.randint(20, (64,))
+    expected = hitrate.log_expected_accuracy(logits, target, method=method)
+    torch.set_float32_matmul_precision(precision)
+    try:
+        found = hitrate.log_expected_accuracy(logits, target, method=method)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    torch.testing.assert_close(found, expected, rtol=2e-6, atol=2e-6)
+
+
 def test_layout_in_memory_does_not_matter():
     logits, target = torch.randn(20, 12), torch.randint(12, (20,))
     expected = hitrate.log_expected_accuracy(logits, target)

@@ -48,6 +48,10 @@ def gridded(a: Tensor, *, nodes: int | None = None) -> tuple[Tensor, Tensor]:
     log_p : Tensor, shape (N,)
     slope : Tensor, shape (N, C)
     """
+    if a.dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest":
+        # Matrix products have been told to round to fewer bits than float32 has.
+        log_p, slope = gridded(a.double(), nodes=nodes)
+        return log_p.float(), slope.float()
     # Thousands of rivals side by side make the peak narrower.
     nodes = nodes or NODES[a.dtype] * (2 if a.shape[1] > 2000 else 1)
     closest = a.amin(1)
@@ -62,7 +66,7 @@ def gridded(a: Tensor, *, nodes: int | None = None) -> tuple[Tensor, Tensor]:
     ends = math.floor(behind.clamp_max(0.0)), math.ceil(ahead.clamp_min(0.0))
     rule = _rule(*ends, a.shape[1], nodes, a.dtype, a.device)
 
-    log_p, slope = torch.empty_like(closest), torch.zeros_like(a)
+    log_p, slope = torch.empty_like(closest), torch.empty_like(a)
     parts = blocks(a, max(len(rule[0]), a.shape[1]))
     # Eight buffers for the margins' places and weights, shared by all blocks: fresh memory costs
     # more than the arithmetic on it.
@@ -132,9 +136,9 @@ def _gridded(
 
     # The slope as a function of the margin, tabulated on the grid and read back at each margin.
     table = torch.matmul(weight.mul_((scale - log_p).exp_()[:, None]), hazard.T, out=mass)
-    for k, weight in enumerate(weights):
-        slope.addcmul_(torch.gather(table[:, k:], 1, cell, out=buffers[7]), weight)
-    slope.clamp_min_(0.0)
+    torch.mul(torch.gather(table, 1, cell, out=buffers[7]), weights[0], out=slope)
+    for k in range(1, ORDER):
+        slope.addcmul_(torch.gather(table[:, k:], 1, cell, out=buffers[7]), weights[k])
     return log_p
 
 

@@ -139,7 +139,8 @@ def _integrate(
         heights.append(log_cdf.sum(2))
         hazards.append(hazard.sum(2))
         weight = (heights[-1] - 0.5 * u * u - reference[:, None]).exp_()
-        slope += torch.bmm(weight[:, None, :], hazard)[:, 0, :]
+        # Not a matrix product: those may be told to round to fewer bits than float32 has.
+        slope += hazard.mul_(weight[:, :, None]).sum(1)
 
     height, hazard = torch.cat(heights, 1), torch.cat(hazards, 1)  # (rows, nodes)
     scale = reference + step.log() - LOG_SQRT_2PI
