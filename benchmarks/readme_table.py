@@ -30,7 +30,7 @@ def markdown(results: dict[str, Any]) -> str:
         cells = [f"{1e3 * base['seconds']:.2g} ms"]
         for method in COLUMNS:
             row = speed[classes, method]
-            cells.append("not run" if "not_run" in row else f"{row['ratio']:,.3g} x")
+            cells.append("not run" if "not_run" in row else _times(row["ratio"]))
         auto = speed[classes, "auto"]
         cells.append(f"{auto['peak_bytes'] / 1024:,.0f} KiB")
         lines.append(f"| {classes} | {' | '.join(cells)} |")
@@ -42,13 +42,17 @@ def markdown(results: dict[str, Any]) -> str:
             "",
             "Forward and backward of a float32 batch of 256 rows; ratios to torch's cross entropy "
             f"are medians over {min(rounds)} to {max(rounds)} interleaved rounds within one run. "
-            "Memory is the peak beyond the logits, gradient included: a fixed workspace, so it "
-            "stays small for large batches. The paper's sampler takes 16 samples. "
+            "Memory is the peak beyond the logits: the gradient, two buffers of the logits' size and "
+            "a workspace of fixed size. The paper's sampler takes 16 samples. "
             f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}, Python "
             f"{machine['python']}. Quartiles, other shapes and errors: "
             "`benchmarks/results/cpu.json`; measure yours with `make bench`.",
         ]
     )
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f} x" if ratio >= 100 else f"{ratio:.1f} x"
 
 
 def main() -> None:
