@@ -42,8 +42,8 @@ def markdown(results: dict[str, Any]) -> str:
             "",
             "Forward and backward of a float32 batch of 256 rows; ratios to torch's cross entropy "
             f"are medians over {min(rounds)} to {max(rounds)} interleaved rounds within one run. "
-            "Memory is the peak beyond the logits: the gradient, two buffers of the logits' size and "
-            "a workspace of fixed size. The paper's sampler takes 16 samples. "
+            "Memory is the peak beyond the logits: the gradient, two buffers of the logits' size "
+            "and a workspace of fixed size. The paper's sampler takes 16 samples. "
             f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}, Python "
             f"{machine['python']}. Quartiles, other shapes and errors: "
             "`benchmarks/results/cpu.json`; measure yours with `make bench`.",
