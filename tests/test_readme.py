@@ -106,3 +106,15 @@ def test_the_measured_table_is_that_of_the_committed_results(monkeypatch):
 
     table = (ROOT / "README.md").read_text().split(START)[1].split(END)[0].strip()
     assert table == markdown(json.loads(RESULTS.read_text()))
+
+
+def test_the_numbers_on_the_page_of_measurements_are_those_of_the_committed_results():
+    import json
+
+    figures = json.loads((ROOT / "benchmarks" / "results" / "cpu.json").read_text())["figures_8_9"]
+    page = (ROOT / "docs" / "measured.md").read_text()
+    equal = figures["monte_carlo_samples_equal_to_one_genz_sample"]
+    assert f"about {round(equal['genz_given_order']['gradient']['interpolated'], -2):,.0f} " in page
+    assert 1e7 < equal["genz"]["gradient"]["extrapolated"] < 1e8
+    for error in figures["quadrature"].values():
+        assert f"{error:.0e}" in page

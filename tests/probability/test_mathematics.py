@@ -173,3 +173,29 @@ def test_class_probabilities_are_twice_differentiable_in_every_mode(noise):
     expected = torch.stack([hitrate.class_probabilities(x, noise=noise) for x in stacked])
     found = torch.vmap(lambda x: hitrate.class_probabilities(x, noise=noise))(stacked)
     torch.testing.assert_close(found, expected)
+
+
+def test_a_class_at_minus_infinity_never_wins_and_gets_no_gradient():
+    logits = torch.tensor([[0.5, -torch.inf, 1.0]], dtype=torch.float64, requires_grad=True)
+    found = hitrate.class_probabilities(logits)
+    torch.testing.assert_close(
+        found[:, [0, 2]], hitrate.class_probabilities(logits[:, [0, 2]]), rtol=1e-9, atol=1e-12
+    )
+    (gradient,) = torch.autograd.grad(found[0, 0], logits)
+    assert torch.isfinite(gradient).all()
+    assert gradient[0, 1] == 0
+
+
+def test_class_probabilities_compile_into_one_graph():
+    torch.compiler.reset()
+    logits = torch.randn(4, 5, requires_grad=True)
+    found = torch.compile(hitrate.class_probabilities, fullgraph=True)(logits)
+    expected = hitrate.class_probabilities(logits)
+    torch.testing.assert_close(found, expected)
+    weights = torch.randn(4, 5)
+    torch.testing.assert_close(
+        torch.autograd.grad((found * weights).sum(), logits),
+        torch.autograd.grad((expected * weights).sum(), logits),
+        rtol=1e-4,
+        atol=1e-5,
+    )

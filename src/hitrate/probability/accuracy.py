@@ -7,13 +7,14 @@ from torch import Tensor
 
 from hitrate.probability import checks
 from hitrate.probability.autograd import Method, log_probability
+from hitrate.probability.blocks import is_eager_cpu
 from hitrate.probability.closed import log_softmax_of_target, two_classes
 from hitrate.probability.general import general_quadrature
 from hitrate.probability.genz import genz
 from hitrate.probability.gridded import gridded
 from hitrate.probability.monte_carlo import monte_carlo
 from hitrate.probability.noises import Noise
-from hitrate.probability.quadrature import is_eager_cpu, quadrature
+from hitrate.probability.quadrature import quadrature
 
 METHODS = ("auto", "quadrature", "gridded", "genz", "monte_carlo")
 BACKENDS = ("auto", "torch", "triton")

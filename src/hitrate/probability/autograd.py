@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hitrate.probability.blocks import is_eager_cpu
 from hitrate.probability.general import hessian_product
 from hitrate.probability.noises import Noise
-from hitrate.probability.quadrature import is_eager_cpu
 from hitrate.probability.rays import Rays
 
 # A method: rays' (a, b) -> log p, its slope in a, and its slope in b where b is given.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from hitrate.probability.blocks import is_eager_cpu
 from hitrate.probability.noises import NOISES, Noise
 
 
@@ -46,10 +48,9 @@ def target_of(target: Tensor, logits: Tensor, call: str) -> Tensor:
             f"{call}: target must have shape ({rows},) to match logits {tuple(logits.shape)}, "
             f"got {tuple(target.shape)}"
         )
-    outside = (target < 0) | (target >= classes)
-    if _holds(outside):
-        value = int(target[outside][0])
-        raise ValueError(f"{call}: target {value} is out of range for {classes} classes")
+    wrong = _first(target, lambda y: (y < 0) | (y >= classes))
+    if wrong is not None:
+        raise ValueError(f"{call}: target {int(wrong)} is out of range for {classes} classes")
     return target.long()
 
 
@@ -69,9 +70,9 @@ def sigma_of(sigma: float | Tensor, logits: Tensor, call: str) -> Tensor:
             f"{call}: sigma must be a number or have shape (), (N,), (N, 1), or for one per class "
             f"(1, C) or (N, C), with logits {tuple(logits.shape)}; got {tuple(sigma.shape)}"
         )
-    wrong = sigma <= 0
-    if _holds(wrong):
-        raise ValueError(f"{call}: sigma must be positive, got {float(sigma[wrong].min())}")
+    wrong = _first(sigma, lambda s: s <= 0)
+    if wrong is not None:
+        raise ValueError(f"{call}: sigma must be positive, got {wrong}")
     return column.to(logits.dtype)
 
 
@@ -91,12 +92,13 @@ def count_of(value: int, name: str, smallest: int, call: str) -> int:
     return value
 
 
-def _holds(condition: Tensor) -> bool:
-    """Whether any entry is true, where looking at values is free: on the CPU, outside tracing."""
-    if condition.device.type != "cpu" or torch.compiler.is_compiling():
-        return False
+def _first(values: Tensor, is_wrong: Callable[[Tensor], Tensor]) -> float | None:
+    """The first wrong value, where looking is free; elsewhere nothing is even computed."""
+    if not is_eager_cpu(values):
+        return None
+    wrong = is_wrong(values)
     try:
-        return bool(condition.any())
+        return float(values[wrong][0]) if bool(wrong.any()) else None
     except RuntimeError:
         # Inside vmap a value cannot be looked at.
-        return False
+        return None

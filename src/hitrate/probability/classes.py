@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from hitrate.probability import checks
+from hitrate.probability.blocks import blocks
 from hitrate.probability.noises import Noise
-from hitrate.probability.quadrature import blocks
+from hitrate.probability.rays import FARTHEST
 
 
 def class_probabilities(
@@ -59,9 +60,9 @@ def class_probabilities(
         scaled = scores / scale
         if kind.name == "gumbel" or not len(scores):
             return torch.softmax(scaled, 1)
-        probabilities: Tensor = ClassProbabilities.apply(  # type: ignore[no-untyped-call]
-            scaled, kind
-        )
+        compiling = torch.compiler.is_compiling()
+        function = ClassProbabilities if compiling else ForwardModeClassProbabilities
+        probabilities: Tensor = function.apply(scaled, kind)  # type: ignore[no-untyped-call]
     return probabilities
 
 
@@ -87,6 +88,10 @@ class ClassProbabilities(torch.autograd.Function):
         (scaled,) = ctx.saved_tensors
         return _jacobian_product(scaled, ctx.noise, grad), None
 
+
+class ForwardModeClassProbabilities(ClassProbabilities):
+    """The same with forward mode, whose presence keeps torch.compile from tracing a function."""
+
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, _: Any) -> Tensor:
         (scaled,) = ctx.saved_tensors
@@ -95,7 +100,7 @@ class ClassProbabilities(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], scaled: Tensor, noise: Noise) -> Any:
         folded = scaled.movedim(in_dims[0], 0)
-        flat = ClassProbabilities.apply(  # type: ignore[no-untyped-call]
+        flat = ForwardModeClassProbabilities.apply(  # type: ignore[no-untyped-call]
             folded.flatten(0, 1), noise
         )
         return flat.unflatten(0, folded.shape[:2]), 0
@@ -118,9 +123,14 @@ def _nodes(scaled: Tensor, noise: Noise) -> tuple[Tensor, float]:
     return step * places - before, step
 
 
+def _below_the_top(scaled: Tensor) -> Tensor:
+    """Distance (N, C) to the highest, clipped where a class never wins, as one at -inf does."""
+    return (scaled.detach().amax(1, keepdim=True) - scaled).clamp(max=FARTHEST)
+
+
 def _probabilities(scaled: Tensor, noise: Noise) -> Tensor:
     nodes, step = _nodes(scaled, noise)
-    below = scaled.amax(1, keepdim=True) - scaled  # (N, C)
+    below = _below_the_top(scaled)
     total = torch.zeros_like(scaled)
     for u in nodes:
         log_cdf, hazard = noise.log_cdf_and_hazard(below + u)
@@ -131,7 +141,7 @@ def _probabilities(scaled: Tensor, noise: Noise) -> Tensor:
 def _jacobian_product(scaled: Tensor, noise: Noise, along: Tensor) -> Tensor:
     """J v with J_ci = -int prod F (h_c h_i + [c = i] h'_c) du; out of place, so differentiable."""
     nodes, step = _nodes(scaled, noise)
-    below = scaled.detach().amax(1, keepdim=True) - scaled
+    below = _below_the_top(scaled)
     total = torch.zeros_like(along)
     for u in nodes:
         x = below + u

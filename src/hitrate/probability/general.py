@@ -14,8 +14,9 @@ import math
 import torch
 from torch import Tensor
 
+from hitrate.probability.blocks import blocks
 from hitrate.probability.noises import Noise
-from hitrate.probability.quadrature import AHEAD, blocks
+from hitrate.probability.quadrature import AHEAD
 from hitrate.probability.rays import FARTHEST
 
 # Points of one look at the integrand, and how often to look.
@@ -87,7 +88,7 @@ def hessian_product(
     mean_rho = torch.zeros_like(weights[:, :1])
     means = [torch.zeros_like(a)] * 6
     for u, weight in zip(t.T[..., None], weights.T[..., None], strict=True):  # (N, 1) each
-        x = a + u if b is None else a + b * u
+        x = _at(a, b, u)
         r = along_a if along_b is None else along_a + along_b * u
         hazard = noise.log_cdf_and_hazard(x)[1]
         rho = (hazard * r).sum(1, keepdim=True)
@@ -132,6 +133,11 @@ def _nodes(a: Tensor, b: Tensor | None, noise: Noise, nodes: int) -> tuple[Tenso
     return t, step, ahead[:, 0]
 
 
+def _at(a: Tensor, b: Tensor | None, t: Tensor) -> Tensor:
+    """Where the rays are at t (N, 1)."""
+    return a + t if b is None else a + b * t
+
+
 def _not_negligible(log_integrand: Tensor, drop: float) -> Tensor:
     return log_integrand > log_integrand.nan_to_num(-math.inf).amax(1, keepdim=True) - drop
 
@@ -140,7 +146,7 @@ def _sums(a: Tensor, b: Tensor | None, noise: Noise, t: Tensor) -> tuple[Tensor,
     """sum_i log F(a_i + b_i t) and its derivative in t, for each of t (N, K)."""
     heights, hazards = [], []
     for u in t.T[..., None]:
-        log_cdf, hazard = noise.log_cdf_and_hazard(a + u if b is None else a + b * u)
+        log_cdf, hazard = noise.log_cdf_and_hazard(_at(a, b, u))
         heights.append(log_cdf.sum(1))
         hazards.append((hazard if b is None else hazard * b).sum(1))
     return torch.stack(heights, 1), torch.stack(hazards, 1)
@@ -151,8 +157,9 @@ def _weigh(
 ) -> tuple[Tensor, Tensor]:
     """log p (N,) and the integrand of p over p at the nodes, times the step (N, K)."""
     height, _ = _sums(a, b, noise, t)
-    log_weight = noise.log_density(t) + height + step.log()
-    missed = (noise.log_density(t).exp() * -torch.expm1(height) * step).sum(1)
+    log_density = noise.log_density(t)
+    log_weight = log_density + height + step.log()
+    missed = (log_density.exp() * -torch.expm1(height) * step).sum(1)
     log_p = torch.where(ahead, torch.log1p(-missed), torch.logsumexp(log_weight, 1))
     return log_p, (log_weight - log_p[:, None]).exp()
 
@@ -161,6 +168,6 @@ def _expect(a: Tensor, b: Tensor | None, noise: Noise, t: Tensor, weights: Tenso
     """sum_k weights_k h(a + b t_k), shape (N, C)."""
     total = torch.zeros_like(a)
     for u, weight in zip(t.T[..., None], weights.T[..., None], strict=True):
-        x = a + u if b is None else a + b * u
+        x = _at(a, b, u)
         total += weight * noise.log_cdf_and_hazard(x)[1]
     return total

@@ -15,8 +15,9 @@ import math
 import torch
 from torch import Tensor
 
+from hitrate.probability.blocks import blocks
 from hitrate.probability.noises import LOG_SQRT_2PI, NORMAL
-from hitrate.probability.quadrature import blocks, quadrature
+from hitrate.probability.quadrature import quadrature
 
 # Points that carry one margin: the error falls with the sixth power of the grid's spacing.
 ORDER = 6

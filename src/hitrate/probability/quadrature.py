@@ -18,6 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from hitrate.probability.blocks import block_size, blocks, is_eager_cpu
 from hitrate.probability.noises import LOG_SQRT_2PI, NORMAL, SQRT_HALF
 
 # Most steps of the search for a row's peak; one is enough unless thousands of rivals are ahead.
@@ -26,10 +27,8 @@ STEPS = 20
 REMOTE = 5e3
 # Classes above which float32 is computed in float64.
 MANY = 256
-# log(0.75): rows whose product of Phi(a_i) exceeds this integrate 1 - p.
-AHEAD = -0.2877
-# Elements of one buffer and thread: torch splits no smaller piece of work.
-BLOCK = 2**15
+# Rows whose sum of log Phi(a_i) exceeds this integrate 1 - p.
+AHEAD = math.log(0.75)
 
 Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
 
@@ -105,24 +104,6 @@ def _contenders(a: Tensor, closest: Tensor, drop: float) -> Tensor | None:
     spread = math.sqrt(drop + math.log(a.shape[1])) + math.sqrt(2 * drop + 2 * math.log(a.shape[1]))
     most = max(2, int((a < 0.5 * closest[:, None] + spread).sum(1).max()))
     return a.topk(most, 1, largest=False).indices if 2 * most < a.shape[1] else None
-
-
-def is_eager_cpu(a: Tensor) -> bool:
-    """Whether looking at values is free: not on a GPU, not while tracing."""
-    return a.device.type == "cpu" and not torch.compiler.is_compiling()
-
-
-def block_size() -> int:
-    """Elements of one buffer: as many as keep every thread busy and stay in the cache."""
-    return BLOCK * torch.get_num_threads()
-
-
-def blocks(a: Tensor, width: int) -> list[slice]:
-    """Slices of rows whose buffers of `width` per row stay in the cache; one slice elsewhere."""
-    if not is_eager_cpu(a):
-        return [slice(None)]
-    size = block_size() // width or 1
-    return [slice(start, start + size) for start in range(0, a.shape[0], size)]
 
 
 def _integrate(

@@ -1,0 +1,27 @@
+"""Where values may be looked at, and how many rows to work on at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# Elements of one buffer and thread: torch splits no smaller piece of work.
+BLOCK = 2**15
+
+
+def is_eager_cpu(a: Tensor) -> bool:
+    """Whether looking at values is free: not on a GPU, not while tracing."""
+    return a.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def block_size() -> int:
+    """Elements of one buffer: as many as keep every thread busy and stay in the cache."""
+    return BLOCK * torch.get_num_threads()
+
+
+def blocks(a: Tensor, width: int) -> list[slice]:
+    """Slices of rows whose buffers of `width` per row stay in the cache; one slice elsewhere."""
+    if not is_eager_cpu(a):
+        return [slice(None)]
+    size = block_size() // width or 1
+    return [slice(start, start + size) for start in range(0, a.shape[0], size)]
