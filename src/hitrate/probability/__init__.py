@@ -6,6 +6,11 @@ chain rule between logits and scaled margins. Equation numbers are those of docs
 """
 
 from hitrate.probability.accuracy import expected_accuracy, log_expected_accuracy
-from hitrate.probability.classes import class_probabilities
+from hitrate.probability.classes import class_probabilities, log_class_probabilities
 
-__all__ = ["class_probabilities", "expected_accuracy", "log_expected_accuracy"]
+__all__ = [
+    "class_probabilities",
+    "expected_accuracy",
+    "log_class_probabilities",
+    "log_expected_accuracy",
+]
