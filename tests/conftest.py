@@ -9,6 +9,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # The same examples in every run, and no limit on one example: torch's first call is slow.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+hypothesis.settings.register_profile(
+    "thorough", parent=hypothesis.settings.get_profile("repeatable"), max_examples=10_000
+)
 hypothesis.settings.load_profile("repeatable")
 
 

@@ -1,0 +1,215 @@
+"""Cross entropy's manners: layouts, targets, weights, ignored rows, smoothing, reduction.
+
+Every loss here is a rule for rows, loss(row, class as target); this file makes of it a loss that
+takes what `torch.nn.functional.cross_entropy` takes and treats it in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hitrate.probability.blocks import is_eager_cpu
+
+REDUCTIONS = ("mean", "sum", "none")
+INDEX_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+# Loss (R,) of rows (R, C) with targets (R,).
+OfTarget = Callable[[Tensor, Tensor], Tensor]
+# Losses (R, C) of rows (R, C), with each class in turn as the target.
+OfClasses = Callable[[Tensor], Tensor]
+# A mean of its own, for a loss that is no sum over rows: of terms, coefficients and their total.
+Pool = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of `nn.CrossEntropyLoss`."""
+
+    weight: Tensor | None = None
+    ignore_index: int = -100
+    reduction: str = "mean"
+    label_smoothing: float = 0.0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Logits and target as rows, whatever their layout was."""
+
+    logits: Tensor  # (R, C), float32 or float64
+    target: Tensor  # (R,) class indices, or (R, C) probabilities
+    ignored: Tensor | None  # (R,), where the target is an index
+    layout: torch.Size  # of a loss with one value per row
+    options: Options
+    call: str
+
+    @staticmethod
+    def of(logits: Tensor, target: Tensor, options: Options, call: str) -> Batch:
+        """Check the arguments of a loss and lay them out as rows."""
+        _check_options(options, call)
+        scores = _scores(logits, call)
+        axis = min(1, scores.dim() - 1)
+        classes = scores.shape[axis]
+        layout = scores.shape[:axis] + scores.shape[axis + 1 :]
+        rows = scores.movedim(axis, -1).reshape(-1, classes)
+        weight = options.weight
+        if weight is not None and weight.shape != (classes,):
+            raise ValueError(
+                f"{call}: weight must have one value for each of the {classes} classes, "
+                f"got shape {tuple(weight.shape)}"
+            )
+        if not isinstance(target, Tensor):
+            raise ValueError(f"{call}: target must be a tensor, got {type(target).__name__}")
+        if target.shape == logits.shape and target.is_floating_point():
+            if options.ignore_index >= 0:
+                raise ValueError(f"{call}: ignore_index has no meaning for probability targets")
+            soft = target.movedim(axis, -1).reshape(-1, classes).to(rows.dtype)
+            return Batch(rows, soft, None, layout, options, call)
+        if target.shape != layout or target.dtype not in INDEX_DTYPES:
+            raise ValueError(
+                f"{call}: target must be class indices of shape {tuple(layout)} or probabilities "
+                f"of shape {tuple(logits.shape)} for logits of shape {tuple(logits.shape)}; "
+                f"got {target.dtype} of shape {tuple(target.shape)}"
+            )
+        indices = target.reshape(-1).long()
+        ignored = indices == options.ignore_index
+        indices = indices.masked_fill(ignored, 0)
+        _check_range(indices, classes, call)
+        return Batch(rows, indices, ignored, layout, options, call)
+
+    @property
+    def is_soft(self) -> bool:
+        """Whether targets are probabilities."""
+        return self.ignored is None
+
+    def rows_of(self, value: float | Tensor, name: str) -> float | Tensor:
+        """A number as it is; a tensor with one value per loss value as one per row (R,)."""
+        if not isinstance(value, Tensor) or value.dim() == 0:
+            return value
+        if value.shape == self.layout:
+            return value.reshape(-1)
+        if value.dim() == 2 and len(self.layout) == 1:
+            # One per class, which the core checks.
+            return value
+        raise ValueError(
+            f"{self.call}: {name} must be a number or have shape {tuple(self.layout)}, one value "
+            f"for each target; got {tuple(value.shape)}"
+        )
+
+    def loss(self, of_target: OfTarget, of_classes: OfClasses, pool: Pool | None = None) -> Tensor:
+        """Apply a rule to the rows and reduce, as cross entropy does.
+
+        With target probabilities q and class weights w a row costs sum_c w_c q_c loss(row, c).
+        Smoothing mixes q with the uniform distribution. The mean divides by the sum of the
+        targets' weights for index targets, by the number of rows for probabilities.
+        """
+        smoothing, weight = self.options.label_smoothing, self.options.weight
+        if weight is not None:
+            weight = weight.to(self.logits)
+        with torch.autocast(self.logits.device.type, enabled=False):
+            if not self.logits.shape[0]:
+                terms = coefficient = self.logits.sum(1)
+            elif self.is_soft or smoothing > 0:
+                terms = of_classes(self.logits)
+                coefficient = self._probabilities(terms, smoothing)
+                coefficient = coefficient if weight is None else coefficient * weight
+            else:
+                terms = of_target(self.logits, self.target)
+                coefficient = torch.ones_like(terms) if weight is None else weight[self.target]
+            return self._reduce(terms, coefficient, self._total(terms, weight), pool)
+
+    def _probabilities(self, terms: Tensor, smoothing: float) -> Tensor:
+        """Target probabilities (R, C), smoothed."""
+        classes = terms.shape[1]
+        if self.is_soft:
+            q = self.target
+        else:
+            q = torch.zeros_like(terms).scatter(1, self.target[:, None], 1.0)
+        return q if smoothing == 0 else q * (1 - smoothing) + smoothing / classes
+
+    def _total(self, terms: Tensor, weight: Tensor | None) -> Tensor:
+        """What the mean divides by."""
+        if self.ignored is None:
+            return terms.new_full((), self.logits.shape[0])
+        if weight is None:
+            return (~self.ignored).sum().to(terms.dtype)
+        return weight[self.target].masked_fill(self.ignored, 0.0).sum()
+
+    def _reduce(
+        self, terms: Tensor, coefficient: Tensor, total: Tensor, pool: Pool | None
+    ) -> Tensor:
+        """One number, or one per row in the layout of the call."""
+        reduction = self.options.reduction
+        if pool is not None:
+            if reduction != "mean":
+                raise ValueError(
+                    f"{self.call}: a link of the whole batch has no reduction={reduction!r}; "
+                    "it can only be 'mean'"
+                )
+            if self.ignored is not None:
+                aside = self.ignored.reshape(-1, *[1] * (terms.dim() - 1))
+                coefficient = coefficient.masked_fill(aside, 0.0)
+            return pool(terms, coefficient, total)
+        rows = terms * coefficient
+        rows = rows.sum(1) if rows.dim() == 2 else rows
+        if self.ignored is not None:
+            # Last, so that what divides by zero does not reach the gradient of ignored rows.
+            rows = rows.masked_fill(self.ignored, 0.0)
+        if reduction == "none":
+            return rows.reshape(self.layout)
+        if reduction == "sum":
+            return rows.sum()
+        # Smoothing leaves something even where no target has weight; cross entropy says NaN.
+        return rows.sum() / total.masked_fill(total == 0, torch.nan)
+
+
+def each_class_as_target(of_target: OfTarget) -> OfClasses:
+    """Losses (R, C) by treating each row once per class; C times the cost."""
+
+    def of_classes(rows: Tensor) -> Tensor:
+        count, classes = rows.shape
+        every = torch.arange(classes, device=rows.device).repeat(count)
+        return of_target(rows.repeat_interleave(classes, 0), every).view(count, classes)
+
+    return of_classes
+
+
+def _scores(logits: Tensor, call: str) -> Tensor:
+    """Logits in at least single precision."""
+    if not isinstance(logits, Tensor) or not logits.is_floating_point():
+        kind = logits.dtype if isinstance(logits, Tensor) else type(logits).__name__
+        raise ValueError(f"{call}: logits must be a floating point tensor, got {kind}")
+    if logits.dim() < 1 or logits.shape[min(1, logits.dim() - 1)] < 2:
+        raise ValueError(
+            f"{call}: logits must have shape (C,), (N, C) or (N, C, d1, ...) with at least two "
+            f"classes, got {tuple(logits.shape)}"
+        )
+    return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
+
+
+def _check_options(options: Options, call: str) -> None:
+    """Complain about options that no layout could save."""
+    if options.reduction not in REDUCTIONS:
+        names = ", ".join(map(repr, REDUCTIONS))
+        raise ValueError(f"{call}: reduction={options.reduction!r} is not one of {names}")
+    if not 0.0 <= options.label_smoothing <= 1.0:
+        raise ValueError(
+            f"{call}: label_smoothing must lie between 0 and 1, got {options.label_smoothing}"
+        )
+
+
+def _check_range(indices: Tensor, classes: int, call: str) -> None:
+    """Complain about the first target out of range, where looking is free."""
+    if not is_eager_cpu(indices):
+        return
+    wrong = (indices < 0) | (indices >= classes)
+    try:
+        found = indices[wrong][0] if bool(wrong.any()) else None
+    except RuntimeError:
+        # Inside vmap a value cannot be looked at.
+        return
+    if found is not None:
+        raise ValueError(f"{call}: target {int(found)} is out of range for {classes} classes")

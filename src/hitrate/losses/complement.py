@@ -1,0 +1,194 @@
+"""Complement objective training: cross entropy, and evenness among the wrong classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from hitrate.losses.batch import Batch, Options, each_class_as_target
+from hitrate.losses.cross_entropy import cross_entropy_loss
+from hitrate.losses.module import ClassificationLoss
+
+
+def complement_entropy_loss(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    r"""Negative entropy of the wrong classes among themselves, per wrong class.
+
+    .. math::
+
+        L = \frac{1}{C - 1} \sum_{j \ne y} \hat p_j \log \hat p_j, \qquad
+        \hat p_j = \frac{p_j}{1 - p_y}
+
+    Lowest, :math:`-\log(C - 1) / (C - 1)`, where no wrong class stands out. The mixing paper prints
+    the entropy itself as a loss, equation (6); it is to be *maximised*, and the authors of the
+    objective divide by C - 1 to balance it against cross entropy.
+
+    Parameters
+    ----------
+    logits : Tensor, shape (C,), (N, C) or (N, C, d1, ...)
+    target : Tensor
+        Class indices of shape (), (N,) or (N, d1, ...), or probabilities shaped like `logits`.
+    weight, ignore_index, reduction, label_smoothing
+        As in `torch.nn.functional.cross_entropy`.
+
+    Returns
+    -------
+    Tensor
+        A number, or with ``reduction="none"`` one per target.
+
+    Examples
+    --------
+    >>> import torch, hitrate
+    >>> logits = torch.tensor([[2.0, 1.0, 1.0], [2.0, 9.0, 0.0]])
+    >>> hitrate.complement_entropy_loss(logits, torch.tensor([0, 0]), reduction="none")
+    tensor([-0.3466, -0.0006])
+
+    References
+    ----------
+    Chen, Wang, Liu, Chang, Pan, Chen, Wei, Juan. Complement Objective Training. 2019.
+    """
+    options = Options(weight, ignore_index, reduction, label_smoothing)
+    batch = Batch.of(logits, target, options, "complement_entropy_loss()")
+    return batch.loss(_of_target, each_class_as_target(_of_target))
+
+
+def complement_objective_loss(
+    logits: Tensor,
+    target: Tensor,
+    balance: float = 1.0,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    r"""Cross entropy plus `balance` times the complement's negative entropy, in one pass.
+
+    .. math::
+
+        L = -\log p_y + \frac{b}{C - 1} \sum_{j \ne y} \hat p_j \log \hat p_j
+
+    The authors take two steps instead, one for each term: `complement_objective_step`.
+
+    Parameters
+    ----------
+    logits : Tensor, shape (C,), (N, C) or (N, C, d1, ...)
+    target : Tensor
+        Class indices of shape (), (N,) or (N, d1, ...), or probabilities shaped like `logits`.
+    balance : float
+        b.
+    weight, ignore_index, reduction, label_smoothing
+        As in `torch.nn.functional.cross_entropy`.
+
+    Returns
+    -------
+    Tensor
+        A number, or with ``reduction="none"`` one per target. May be negative.
+
+    Examples
+    --------
+    >>> import torch, hitrate
+    >>> logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]])
+    >>> hitrate.complement_objective_loss(logits, torch.tensor([0, 0]))
+    tensor(1.1165)
+    """
+    call = f"complement_objective_loss(balance={balance!r})"
+    options = Options(weight, ignore_index, reduction, label_smoothing)
+    batch = Batch.of(logits, target, options, call)
+
+    def of_target(rows: Tensor, y: Tensor) -> Tensor:
+        entropy = -rows.log_softmax(1).gather(1, y[:, None])[:, 0]
+        return entropy + balance * _of_target(rows, y)
+
+    return batch.loss(of_target, each_class_as_target(of_target))
+
+
+def complement_objective_step(
+    forward: Callable[[], Tensor],
+    target: Tensor,
+    optimizer: torch.optim.Optimizer,
+    complement_optimizer: torch.optim.Optimizer | None = None,
+) -> tuple[Tensor, Tensor]:
+    """One iteration as the authors train: a step on cross entropy, then one on the complement.
+
+    Parameters
+    ----------
+    forward : callable
+        Computes the logits anew, such as ``lambda: model(x)``; called twice.
+    target : Tensor of int
+    optimizer : Optimizer
+        Steps on cross entropy.
+    complement_optimizer : Optimizer, optional
+        Steps on the complement, with momentum of its own; by default the same optimizer.
+
+    Returns
+    -------
+    (Tensor, Tensor)
+        The two losses, detached.
+
+    Examples
+    --------
+    >>> import torch, hitrate
+    >>> model = torch.nn.Linear(4, 3)
+    >>> x, y = torch.randn(8, 4), torch.randint(3, (8,))
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> losses = hitrate.complement_objective_step(lambda: model(x), y, optimizer)
+    """
+    found = []
+    steps = (
+        (cross_entropy_loss, optimizer),
+        (complement_entropy_loss, complement_optimizer or optimizer),
+    )
+    for loss_function, stepper in steps:
+        stepper.zero_grad()
+        loss = loss_function(forward(), target)
+        loss.backward()  # type: ignore[no-untyped-call]
+        stepper.step()
+        found.append(loss.detach())
+    return found[0], found[1]
+
+
+class ComplementObjectiveLoss(ClassificationLoss):
+    """The one-pass sum as a Module; see `complement_objective_loss`."""
+
+    def __init__(
+        self,
+        balance: float = 1.0,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(
+            weight=weight,
+            ignore_index=ignore_index,
+            reduction=reduction,
+            label_smoothing=label_smoothing,
+        )
+        self.balance = balance
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Loss of logits `input`."""
+        return complement_objective_loss(input, target, self.balance, **self.options)
+
+
+def _of_target(rows: Tensor, y: Tensor) -> Tensor:
+    """Negative entropy (R,) of the softmax over the rivals alone, which loses nothing to 1 - p."""
+    rivals = rows.scatter(1, y[:, None], -torch.inf)
+    none = torch.isneginf(rivals).all(1)
+    rivals = rivals.masked_fill(none[:, None], 0.0)
+    log_p = rivals.log_softmax(1)
+    # A class without probability adds nothing, and must not add 0 times infinity.
+    log_p = log_p.masked_fill(torch.isneginf(log_p), 0.0)
+    negative_entropy = (rivals.softmax(1) * log_p).sum(1)
+    return negative_entropy.masked_fill(none, 0.0) / (rows.shape[1] - 1)

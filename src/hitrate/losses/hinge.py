@@ -1,0 +1,108 @@
+"""Multi-class hinge loss with a margin: the baseline of the EXACT paper."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hitrate.losses.batch import Batch, Options, each_class_as_target
+from hitrate.losses.module import ClassificationLoss
+
+RIVALS = ("max", "sum", "mean")
+
+
+def hinge_loss(
+    logits: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    *,
+    rivals: str = "max",
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    r"""What is missing from the margin to the rivals.
+
+    .. math::
+
+        L = \max_{i \ne y} \, \max(0, \, r - (\mu_y - \mu_i))
+
+    Two classes with the first score at 0 give the binary hinge loss. The paper names the loss
+    without saying how it treats several rivals, so there is a choice.
+
+    Parameters
+    ----------
+    logits : Tensor, shape (C,), (N, C) or (N, C, d1, ...)
+    target : Tensor
+        Class indices of shape (), (N,) or (N, d1, ...), or probabilities shaped like `logits`.
+    margin : float
+        r. With r = 1 and the worst rival the loss is never below the 0-1 error.
+    rivals : {"max", "sum", "mean"}
+        The worst rival (Crammer and Singer), the sum over rivals (Weston and Watkins), or that sum
+        divided by C, as in `torch.nn.MultiMarginLoss`.
+    weight, ignore_index, reduction, label_smoothing
+        As in `torch.nn.functional.cross_entropy`.
+
+    Returns
+    -------
+    Tensor
+        A number, or with ``reduction="none"`` one per target.
+
+    Examples
+    --------
+    >>> import torch, hitrate
+    >>> logits = torch.tensor([[2.0, 1.5, 0.0], [0.0, 1.0, 2.0]])
+    >>> hitrate.hinge_loss(logits, torch.tensor([0, 0]), reduction="none")
+    tensor([0.5000, 3.0000])
+
+    References
+    ----------
+    Crammer, Singer. On the Algorithmic Implementation of Multiclass Kernel-based Vector Machines.
+    2001. Karpukhin, Dereka, Kolesnikov. EXACT: How to Train Your Accuracy. 2022.
+    """
+    call = f"hinge_loss(margin={margin!r}, rivals={rivals!r})"
+    if rivals not in RIVALS:
+        raise ValueError(f"{call}: rivals is not one of {', '.join(map(repr, RIVALS))}")
+    if not 0 <= margin < float("inf"):
+        raise ValueError(f"{call}: margin must be a number >= 0")
+    options = Options(weight, ignore_index, reduction, label_smoothing)
+    batch = Batch.of(logits, target, options, call)
+
+    def of_target(rows: Tensor, y: Tensor) -> Tensor:
+        own = rows.gather(1, y[:, None])
+        # A class at -inf is no rival, also where the target is at -inf itself.
+        nobody = torch.isneginf(rows).scatter(1, y[:, None], True)
+        missing = torch.relu(margin - (own - rows)).masked_fill(nobody, 0.0)
+        if rivals == "max":
+            return missing.amax(1)
+        return missing.sum(1) if rivals == "sum" else missing.sum(1) / rows.shape[1]
+
+    return batch.loss(of_target, each_class_as_target(of_target))
+
+
+class HingeLoss(ClassificationLoss):
+    """Hinge loss as a Module; see `hinge_loss`."""
+
+    def __init__(
+        self,
+        margin: float = 1.0,
+        *,
+        rivals: str = "max",
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(
+            weight=weight,
+            ignore_index=ignore_index,
+            reduction=reduction,
+            label_smoothing=label_smoothing,
+        )
+        self.margin = margin
+        self.rivals = rivals
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Loss of logits `input`."""
+        return hinge_loss(input, target, self.margin, rivals=self.rivals, **self.options)

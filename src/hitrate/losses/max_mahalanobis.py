@@ -1,0 +1,149 @@
+"""Max-Mahalanobis centres: features pulled to fixed centres as far apart as can be."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from hitrate.losses.batch import Batch, Options
+from hitrate.losses.module import ClassificationLoss
+
+
+def max_mahalanobis_centers(classes: int, features: int, radius: float = 10.0) -> Tensor:
+    r"""Class centres on a sphere, each pair at the same and largest possible angle.
+
+    The vertices of a simplex, one coordinate more with each centre, so that
+    :math:`\mu_i \cdot \mu_j = -r^2 / (C - 1)` for all pairs.
+
+    Parameters
+    ----------
+    classes : int
+        C, at least 2.
+    features : int
+        Their dimension, at least C - 1.
+    radius : float
+        r, the length of each centre.
+
+    Returns
+    -------
+    Tensor, shape (C, features)
+
+    Examples
+    --------
+    >>> import hitrate
+    >>> hitrate.max_mahalanobis_centers(3, 2, radius=1.0)
+    tensor([[ 1.0000,  0.0000],
+            [-0.5000,  0.8660],
+            [-0.5000, -0.8660]])
+
+    References
+    ----------
+    Pang, Xu, Dong, Du, Chen, Zhu. Rethinking Softmax Cross-Entropy Loss for Adversarial Robustness.
+    2020. Pang, Du, Zhu. Max-Mahalanobis Linear Discriminant Analysis Networks. 2018. Algorithm 1.
+    """
+    if classes < 2 or features < classes - 1 or not radius > 0:
+        raise ValueError(
+            f"max_mahalanobis_centers(classes={classes}, features={features}, radius={radius}): "
+            "needs two classes or more, features >= classes - 1, radius > 0"
+        )
+    centers = torch.zeros(classes, features, dtype=torch.float64)
+    for i in range(classes):
+        for j in range(min(i, features)):
+            # Makes the product with centre j what a simplex has.
+            inner = centers[i] @ centers[j]
+            centers[i, j] = -(1 / (classes - 1) + inner) / centers[j, j]
+        if i < features:
+            centers[i, i] = (1 - centers[i].square().sum()).clamp(min=0.0).sqrt()
+    return (radius * centers).to(torch.get_default_dtype())
+
+
+class MaxMahalanobisHead(nn.Module):
+    r"""Last layer with logits :math:`-\tfrac12 \lVert z - \mu_c \rVert^2` of features z.
+
+    The centres are fixed. The predicted class is that of the closest centre.
+
+    Parameters
+    ----------
+    classes, features, radius
+        As in `max_mahalanobis_centers`.
+
+    Examples
+    --------
+    >>> import torch, hitrate
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 5), hitrate.MaxMahalanobisHead(3, 5))
+    >>> loss = hitrate.MaxMahalanobisCenterLoss()
+    >>> loss(model(torch.randn(4, 8)), torch.tensor([0, 1, 2, 0])).backward()
+    """
+
+    centers: Tensor
+
+    def __init__(self, classes: int, features: int, radius: float = 10.0) -> None:
+        super().__init__()
+        self.classes = classes
+        self.features = features
+        self.radius = radius
+        self.register_buffer("centers", max_mahalanobis_centers(classes, features, radius))
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Features (..., features) to logits (..., C)."""
+        return -0.5 * (z[..., None, :] - self.centers).square().sum(-1)
+
+    def extra_repr(self) -> str:
+        """The arguments."""
+        return f"{self.classes}, {self.features}, radius={self.radius}"
+
+
+def max_mahalanobis_center_loss(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    r"""Half the squared distance to the target's centre.
+
+    .. math::
+
+        L = \tfrac12 \lVert z - \mu_y \rVert^2 = -\text{logit}_y
+
+    For the logits of a `MaxMahalanobisHead`; with others it has no lower bound.
+
+    Parameters
+    ----------
+    logits : Tensor, shape (C,), (N, C) or (N, C, d1, ...)
+        Of a `MaxMahalanobisHead`.
+    target : Tensor
+        Class indices of shape (), (N,) or (N, d1, ...), or probabilities shaped like `logits`.
+    weight, ignore_index, reduction, label_smoothing
+        As in `torch.nn.functional.cross_entropy`.
+
+    Returns
+    -------
+    Tensor
+        A number, or with ``reduction="none"`` one per target.
+
+    Examples
+    --------
+    >>> import torch, hitrate
+    >>> logits = hitrate.MaxMahalanobisHead(2, 1, radius=1.0)(torch.tensor([[0.5]]))
+    >>> hitrate.max_mahalanobis_center_loss(logits, torch.tensor([0]))
+    tensor(0.1250)
+
+    References
+    ----------
+    Pang, Xu, Dong, Du, Chen, Zhu. Rethinking Softmax Cross-Entropy Loss for Adversarial Robustness.
+    2020.
+    """
+    options = Options(weight, ignore_index, reduction, label_smoothing)
+    batch = Batch.of(logits, target, options, "max_mahalanobis_center_loss()")
+    return batch.loss(lambda rows, y: -rows.gather(1, y[:, None])[:, 0], lambda rows: -rows)
+
+
+class MaxMahalanobisCenterLoss(ClassificationLoss):
+    """The loss as a Module; see `max_mahalanobis_center_loss`."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Loss of logits `input`."""
+        return max_mahalanobis_center_loss(input, target, **self.options)
