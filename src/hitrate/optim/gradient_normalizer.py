@@ -1,0 +1,157 @@
+"""EXACT's gradient normalizer: gradients divided by a running mean of their norm."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from hitrate.optim.asam import ASAM
+from hitrate.optim.norms import local_values, total_norm
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+
+class GradientNormalizer:
+    r"""Divides all gradients by a running mean of their norm, just before each optimizer step.
+
+    .. math::
+
+        v \leftarrow m v + (1 - m) \|g\|, \qquad g \leftarrow g / v
+
+    The first norm that is not zero starts the mean v. EXACT's gradient grows as sigma falls; what
+    is left after the division is of the order of one, so that one learning rate serves throughout.
+
+    It hangs on the optimizer's step, so gradients have been accumulated, averaged over processes,
+    unscaled and clipped by then. A step that `torch.amp.GradScaler` skips, or whose norm is not
+    finite, changes neither the mean nor the gradients. All parameter groups share one norm. In a
+    step with a closure the division follows each call of the closure.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose gradients to divide. Of an `ASAM` only the second gradients are divided: the ascent
+        does not depend on their length.
+    momentum : float
+        m, at least 0 and below 1.
+    process_group : ProcessGroup, optional
+        The processes that hold a part each of the gradients, where these are plain tensors, as in
+        FSDP1: `torch.distributed.group.WORLD` for all. DTensors (FSDP2, tensor parallelism) and
+        the whole gradients of DDP need none.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hitrate.optim import GradientNormalizer
+    >>> w = torch.nn.Parameter(torch.zeros(2))
+    >>> optimizer = torch.optim.SGD([w], lr=1.0)
+    >>> normalizer = GradientNormalizer(optimizer)
+    >>> for gradient in [3.0, 4.0], [0.0, 10.0]:
+    ...     w.grad = torch.tensor(gradient)
+    ...     optimizer.step()
+    ...     print(normalizer.mean_norm, w.grad)
+    tensor(5.) tensor([0.6000, 0.8000])
+    tensor(5.5000) tensor([0.0000, 1.8182])
+
+    References
+    ----------
+    Karpukhin, Dereka, Kolesnikov. EXACT: How to Train Your Accuracy. Section 4.5.4.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        momentum: float = 0.9,
+        *,
+        process_group: ProcessGroup | None = None,
+    ) -> None:
+        if not 0 <= momentum < 1:
+            raise ValueError(
+                f"GradientNormalizer(momentum={momentum!r}): momentum must be at least 0, below 1"
+            )
+        self.optimizer = optimizer.base if isinstance(optimizer, ASAM) else optimizer
+        self.momentum = momentum
+        self.process_group = process_group
+        # Zero until the first gradient that is not.
+        self._mean: Tensor | None = None
+        self._hook = self.optimizer.register_step_pre_hook(self._before_step)
+
+    @property
+    def mean_norm(self) -> Tensor:
+        """The running mean, shape (); 0 before the first gradient."""
+        return torch.zeros(()) if self._mean is None else self._mean.clone()
+
+    def remove(self) -> None:
+        """Leave the optimizer's gradients alone from now on."""
+        self._hook.remove()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The running mean, as a number."""
+        return {"mean_norm": float(self.mean_norm)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with the running mean of `state_dict`."""
+        self._mean = torch.tensor(state_dict["mean_norm"], dtype=torch.float64)
+
+    def _before_step(
+        self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        _, *rest = args
+        closure: Callable[[], Any] | None = kwargs.get("closure", rest[0] if rest else None)
+        if closure is None:
+            self._divide(optimizer)
+            return None
+
+        def closure_then_divide() -> Any:
+            loss = closure()
+            self._divide(optimizer)
+            return loss
+
+        return (optimizer,), {**kwargs, "closure": closure_then_divide}
+
+    @torch.no_grad()
+    def _divide(self, optimizer: Optimizer) -> None:
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        parts = grads
+        if self.process_group is not None:
+            # A process without a gradient still takes part in the sum.
+            nothing = [p for p in params if p.grad is None]
+            parts = grads + [torch.zeros(0, dtype=p.dtype, device=p.device) for p in nothing]
+        if not parts:
+            return
+        norm = total_norm(parts, process_group=self.process_group)
+
+        # GradScaler leaves the unscaling to fused optimizers, and tells them so.
+        scale = getattr(optimizer, "grad_scale", None)
+        if scale is not None:
+            norm = norm / scale.to(norm)
+        usable = norm.isfinite()
+        found_inf = getattr(optimizer, "found_inf", None)
+        if found_inf is not None:
+            usable &= found_inf.to(norm.device) == 0
+
+        # Updated in place, so that a captured step goes on from its own last value.
+        self._mean = torch.zeros_like(norm) if self._mean is None else self._mean.to(norm)
+        blend = self.momentum * self._mean + (1 - self.momentum) * norm
+        blend = torch.where(self._mean > 0, blend, norm)
+        self._mean.copy_(torch.where(usable, blend, self._mean))
+        divide(grads, torch.where(usable & (self._mean > 0), self._mean, 1.0))
+
+
+def divide(grads: list[Tensor], divisor: Tensor) -> None:
+    """Divide in place, wherever the gradients are."""
+    by_device: dict[torch.device, list[Tensor]] = defaultdict(list)
+    for values in map(local_values, grads):
+        if values.dtype in (torch.float16, torch.bfloat16):
+            # Rounded to half precision, the divisor itself could be zero or infinite.
+            values.copy_(values.float() / divisor.to(values.device))
+        else:
+            by_device[values.device].append(values)
+    for device, tensors in by_device.items():
+        torch._foreach_div_(tensors, divisor.to(device))

@@ -1,0 +1,345 @@
+r"""How sigma or focus moves during training.
+
+A schedule is a pure function from progress, 0 at the first step and 1 at the last, to a value;
+`Schedule` drives an attribute of a loss along it. The papers' own settings have names:
+
+- "exact-linear": sigma from 10 to 0.01; EXACT, Section 5.4, linear models.
+- "exact-networks": sigma from 10 to 1; EXACT, Section 5.4, neural networks. The paper gives the
+  ends only; the geometric way between them is ours.
+- "focus-0": F = [0]; Mixing, the first of its three schedules.
+- "focus-0-then-0.5": F = [0, 0.5], with 0.5 in the last 5% of the epochs; Mixing, the second.
+- "focus-0-to-0.5": F = [0, 0.1, 0.2, 0.3, 0.4, 0.5] in six equal phases; Mixing, the third.
+
+References
+----------
+Karpukhin, Dereka, Kolesnikov. EXACT: How to Train Your Accuracy. 2022.
+Battash, Hazan, Wolf. Mixing between the Cross Entropy and the Expectation Loss Terms. 2021.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Above this ratio of largest to smallest value, `Schedule.plot` takes a logarithmic axis.
+LOG_AXIS_FROM = 20.0
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Curve:
+    """Progress -> value, shown as the call that made it."""
+
+    call: str = dataclasses.field(compare=False)
+    shape: Callable[..., float]
+    arguments: tuple[Any, ...]
+
+    def __call__(self, progress: float) -> float:
+        """The value at `progress`, which is clipped to [0, 1]."""
+        return self.shape(min(max(progress, 0.0), 1.0), *self.arguments)
+
+    def __repr__(self) -> str:
+        return self.call
+
+
+def constant(value: float) -> Curve:
+    """The same value throughout.
+
+    Examples
+    --------
+    >>> from hitrate import schedules
+    >>> schedules.constant(0.5)(0.3)
+    0.5
+    """
+    call = f"constant({value!r})"
+    return Curve(call, _constant, (_number(value, "value", call),))
+
+
+def linear(start: float, end: float) -> Curve:
+    r"""A straight line, :math:`(1 - t) \, start + t \, end` at progress t.
+
+    Examples
+    --------
+    >>> from hitrate import schedules
+    >>> schedules.linear(2.0, 1.0)(0.25)
+    1.75
+    """
+    return _between(_linear, "linear", start, end)
+
+
+def geometric(start: float, end: float) -> Curve:
+    r"""Equal ratios in equal times, :math:`start^{1 - t} \, end^t` at progress t.
+
+    EXACT moves sigma so. Both ends must be positive.
+
+    Examples
+    --------
+    >>> from hitrate import schedules
+    >>> sigma = schedules.geometric(10.0, 0.1)
+    >>> sigma
+    geometric(10.0, 0.1)
+    >>> sigma(0.0), sigma(0.5), sigma(1.0)
+    (10.0, 1.0, 0.1)
+    """
+    curve = _between(_geometric, "geometric", start, end)
+    if not min(curve.arguments) > 0:
+        raise ValueError(f"{curve}: start and end must be positive")
+    return curve
+
+
+def cosine(start: float, end: float) -> Curve:
+    r"""Half a cosine, flat at both ends.
+
+    .. math::
+
+        end + (start - end) \, (1 + \cos \pi t) / 2
+
+    Examples
+    --------
+    >>> from hitrate import schedules
+    >>> schedules.cosine(1.0, 0.0)(0.5)
+    0.5
+    """
+    return _between(_cosine, "cosine", start, end)
+
+
+def phases(values: Sequence[float], at: Sequence[float] | None = None) -> Curve:
+    """One value after another.
+
+    Parameters
+    ----------
+    values : sequence of float
+        The value of each phase.
+    at : sequence of float, optional
+        Progress at which the second, third, ... phase begins: increasing, between 0 and 1. By
+        default all phases last equally long.
+
+    Examples
+    --------
+    >>> from hitrate import schedules
+    >>> focus = schedules.phases([0.0, 0.5], at=[0.95])
+    >>> focus(0.94), focus(0.95)
+    (0.0, 0.5)
+    """
+    call = f"phases({values!r})" if at is None else f"phases({values!r}, at={at!r})"
+    levels = tuple(_number(value, "every value", call) for value in values)
+    if not levels:
+        raise ValueError(f"{call}: needs at least one value")
+    if at is None:
+        switches = tuple(k / len(levels) for k in range(1, len(levels)))
+    else:
+        switches = tuple(_number(switch, "every switch point", call) for switch in at)
+    if len(switches) != len(levels) - 1:
+        raise ValueError(f"{call}: {len(levels)} values need {len(levels) - 1} switch points")
+    if any(a >= b for a, b in pairwise((0.0, *switches, 1.0))):
+        raise ValueError(f"{call}: switch points must increase and lie between 0 and 1")
+    return Curve(call, _phases, (levels, switches))
+
+
+def named(name: str) -> Curve:
+    """The schedule that a paper used, by its name in `NAMED`.
+
+    Examples
+    --------
+    >>> from hitrate import schedules
+    >>> schedules.named("exact-networks")
+    geometric(10.0, 1.0)
+    """
+    if name not in NAMED:
+        raise ValueError(f"named({name!r}): not one of {', '.join(map(repr, NAMED))}")
+    return NAMED[name]
+
+
+class Schedule:
+    """Drives a number of a loss: one call of `step` per training step, or per epoch.
+
+    Step s of n has progress s / (n - 1): the first has the start value, the last exactly the end
+    value, and so has whatever follows. Phases come out exact where their lengths are whole numbers
+    of steps. A tensor is filled in place, so that a compiled or captured training step sees the new
+    value without being traced again.
+
+    Parameters
+    ----------
+    loss : object
+        Has an attribute `name`, or a dataclass `link` with a field of that name.
+    name : str
+        What to drive, such as "sigma", "focus" or the q of a link.
+    fn : callable or str
+        Progress -> value, or the name of one of `NAMED`.
+    total_steps : int
+        How many steps, or epochs, the training has.
+
+    Attributes
+    ----------
+    steps_done : int
+        How often `step` was called.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from hitrate import schedules
+    >>> loss = SimpleNamespace(sigma=1.0)
+    >>> schedule = schedules.Schedule(loss, "sigma", schedules.geometric(10.0, 0.1), total_steps=3)
+    >>> for _ in range(3):
+    ...     print(loss.sigma)  # train here
+    ...     schedule.step()
+    10.0
+    1.0
+    0.1
+    """
+
+    def __init__(
+        self, loss: object, name: str, fn: Callable[[float], float] | str, total_steps: int
+    ) -> None:
+        call = f"Schedule({type(loss).__name__}, {name!r}, {fn!r}, total_steps={total_steps!r})"
+        if isinstance(total_steps, bool) or not isinstance(total_steps, int) or total_steps < 1:
+            raise ValueError(f"{call}: total_steps must be a whole number >= 1")
+        if not (_has_number(loss, name) or name in _link_fields(loss)):
+            there = ", ".join(_numbers(loss)) or "none"
+            raise ValueError(f"{call}: the loss has no number {name!r}; those it has: {there}")
+        if not (isinstance(fn, str) or callable(fn)):
+            raise ValueError(f"{call}: a schedule is a function of progress, or a name, not {fn!r}")
+        self.loss = loss
+        self.name = name
+        self.fn = named(fn) if isinstance(fn, str) else fn
+        self.total_steps = total_steps
+        self.steps_done = 0
+        self._apply()
+
+    @property
+    def value(self) -> float:
+        """The value that the loss has now."""
+        return self._value_at(self.steps_done)
+
+    def step(self) -> None:
+        """Move on by one step."""
+        self.steps_done += 1
+        self._apply()
+
+    def simulate(self) -> list[float]:
+        """The values of all steps; the loss stays as it is."""
+        return [self._value_at(step) for step in range(self.total_steps)]
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the value over the steps, on a logarithmic axis where it spans a wide range."""
+        if axes is None:
+            from matplotlib import pyplot
+
+            axes = pyplot.subplots()[1]
+        values = self.simulate()
+        axes.plot(values, drawstyle="steps-post")
+        axes.set(xlabel="step", ylabel=self.name)
+        if min(values) > 0 and max(values) > LOG_AXIS_FROM * min(values):
+            axes.set_yscale("log")
+        return axes
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the schedule stands."""
+        return {key: getattr(self, key) for key in ("name", "total_steps", "steps_done")}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where `state_dict` stood; the loss gets that value at once."""
+        for key in ("name", "total_steps"):
+            if state_dict[key] != getattr(self, key):
+                raise ValueError(
+                    f"{self}.load_state_dict: the state is of {key}={state_dict[key]!r}"
+                )
+        self.steps_done = state_dict["steps_done"]
+        self._apply()
+
+    def __repr__(self) -> str:
+        loss = type(self.loss).__name__
+        return f"Schedule({loss}, {self.name!r}, {self.fn!r}, total_steps={self.total_steps})"
+
+    def _value_at(self, step: int) -> float:
+        last = self.total_steps - 1
+        return self.fn(step / last if step < last else 1.0)
+
+    def _apply(self) -> None:
+        loss: Any = self.loss
+        if not _has_number(loss, self.name):
+            loss.link = dataclasses.replace(loss.link, **{self.name: self.value})
+        elif isinstance(current := getattr(loss, self.name), Tensor):
+            with torch.no_grad():
+                current.fill_(self.value)
+        else:
+            setattr(loss, self.name, self.value)
+
+
+def _is_number(value: object) -> bool:
+    """Whether a schedule may replace it; None is a number that is switched off."""
+    return value is None or (isinstance(value, Real | Tensor) and not isinstance(value, bool))
+
+
+def _has_number(loss: object, name: str) -> bool:
+    # A buffer that is not there, such as the class weights, would not be a number if it were.
+    if name in getattr(loss, "_buffers", {}) and getattr(loss, name) is None:
+        return False
+    return hasattr(loss, name) and _is_number(getattr(loss, name))
+
+
+def _link_fields(loss: object) -> list[str]:
+    link = getattr(loss, "link", None)
+    if not dataclasses.is_dataclass(link) or isinstance(link, type):
+        return []
+    return [field.name for field in dataclasses.fields(link)]
+
+
+def _numbers(loss: object) -> list[str]:
+    """Names of what a schedule can drive: the loss's own, then its link's."""
+    there = dict(getattr(loss, "__dict__", {}))
+    if isinstance(loss, torch.nn.Module):
+        there |= loss._parameters | loss._buffers
+    own = [key for key in there if key[0] != "_" and _has_number(loss, key)]
+    return own + [f"{key} (of its link)" for key in _link_fields(loss)]
+
+
+def _number(value: float, what: str, call: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise ValueError(f"{call}: {what} must be a finite number, got {value!r}")
+    return float(value)
+
+
+def _between(shape: Callable[..., float], name: str, start: float, end: float) -> Curve:
+    call = f"{name}({start!r}, {end!r})"
+    return Curve(call, shape, (_number(start, "start", call), _number(end, "end", call)))
+
+
+def _constant(progress: float, value: float) -> float:
+    return value
+
+
+# Written so that both ends come out exactly.
+def _linear(progress: float, start: float, end: float) -> float:
+    return (1 - progress) * start + progress * end
+
+
+def _geometric(progress: float, start: float, end: float) -> float:
+    return float(start ** (1 - progress) * end**progress)
+
+
+def _cosine(progress: float, start: float, end: float) -> float:
+    return _linear(0.5 * (1 - math.cos(math.pi * progress)), start, end)
+
+
+def _phases(progress: float, levels: tuple[float, ...], switches: tuple[float, ...]) -> float:
+    return levels[bisect_right(switches, progress)]
+
+
+NAMED: dict[str, Curve] = {
+    "exact-linear": geometric(10.0, 0.01),
+    "exact-networks": geometric(10.0, 1.0),
+    "focus-0": constant(0.0),
+    "focus-0-then-0.5": phases([0.0, 0.5], at=[0.95]),
+    "focus-0-to-0.5": phases([0.0, 0.1, 0.2, 0.3, 0.4, 0.5]),
+}
