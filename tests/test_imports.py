@@ -18,6 +18,7 @@ FACADE = "__init__"
 LAYERS = (
     ("integrations", "sklearn"),
     (FACADE,),
+    ("recipes",),
     ("losses", "optim", "schedules"),
     ("links",),
     ("probability",),

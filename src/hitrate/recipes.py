@@ -1,0 +1,200 @@
+"""Losses with what moves during training: the papers' settings and others, by name.
+
+A recipe is a loss, its arguments, and for some of them a schedule in the place of a number. Each
+part is one keyword, so a combination nobody has tried is as short to write as a known one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from hitrate.links import Link, link_named
+from hitrate.losses import LOSSES, ClassificationLoss
+from hitrate.optim import GradientNormalizer
+from hitrate.schedules import NAMED, Schedule, geometric, linear
+
+# Arguments that are words; in the place of all others a word names a schedule.
+WORDS = ("noise", "link", "method", "backend", "reduction", "rivals")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """A loss by its name in `hitrate.losses.LOSSES`, its arguments, and where it is from."""
+
+    loss: str
+    settings: dict[str, Any]
+    normalize_gradient: bool = False
+    source: str = ""
+
+
+RECIPES: dict[str, Recipe] = {
+    "cross-entropy": Recipe("cross_entropy", {}, source="The usual."),
+    "cross-entropy-smoothed": Recipe(
+        "cross_entropy", {"label_smoothing": 0.1}, source="Szegedy et al. 2016."
+    ),
+    "exact-linear": Recipe(
+        "exact",
+        {"sigma": "exact-linear", "margin": 0.1, "normalize": True},
+        normalize_gradient=True,
+        source="EXACT, linear models; the paper tunes the margin, 0.1 is its most frequent choice.",
+    ),
+    "exact-networks": Recipe(
+        "exact",
+        {"sigma": "exact-networks", "margin": 0.5, "normalize": True},
+        normalize_gradient=True,
+        source="EXACT, networks; the paper tunes the margin, 0.5 is its most frequent choice.",
+    ),
+    "mixed": Recipe("mixed", {"focus": "focus-0"}, source="Mixing, F = [0]."),
+    "mixed-switch": Recipe("mixed", {"focus": "focus-0-then-0.5"}, source="Mixing, F = [0, 0.5]."),
+    "mixed-gradual": Recipe("mixed", {"focus": "focus-0-to-0.5"}, source="Mixing, F = 0-0.5."),
+    "probit": Recipe(
+        "exact",
+        {"sigma": geometric(10.0, 1.0), "link": "log", "normalize": True},
+        normalize_gradient=True,
+        source="Unpublished: normal noise with the log link, whose gradient never vanishes.",
+    ),
+    "exact-focused": Recipe(
+        "exact",
+        {
+            "sigma": geometric(10.0, 1.0),
+            "link": "focused",
+            "focus": "focus-0-to-0.5",
+            "normalize": True,
+        },
+        normalize_gradient=True,
+        source="Unpublished: from the probit likelihood to EXACT, in the mixing paper's phases.",
+    ),
+    "log-to-error": Recipe(
+        "exact",
+        {"noise": "gumbel", "link": "gce", "q": linear(0.0, 1.0)},
+        source="Unpublished: generalised cross entropy with q from cross entropy to the error.",
+    ),
+}
+
+
+@dataclasses.dataclass
+class Plan:
+    """A loss in training: call `loss` for every batch, `step` after every step."""
+
+    loss: ClassificationLoss
+    schedules: list[Schedule]
+    normalizer: GradientNormalizer | None
+
+    def step(self) -> None:
+        """Move every schedule on by one step."""
+        for schedule in self.schedules:
+            schedule.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a resumed training needs beside model and optimizer."""
+        return {
+            "loss": self.loss.state_dict(),
+            "schedules": [schedule.state_dict() for schedule in self.schedules],
+            "normalizer": None if self.normalizer is None else self.normalizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state_dict` was taken."""
+        self.loss.load_state_dict(state["loss"])
+        for schedule, saved in zip(self.schedules, state["schedules"], strict=True):
+            schedule.load_state_dict(saved)
+        if self.normalizer is not None:
+            self.normalizer.load_state_dict(state["normalizer"])
+
+
+def recipe(
+    name: str,
+    *,
+    total_steps: int,
+    optimizer: torch.optim.Optimizer | None = None,
+    normalize_gradient: bool | None = None,
+    **changes: Any,
+) -> Plan:
+    """Build a named recipe, or a loss of your own making, ready for a training loop.
+
+    Parameters
+    ----------
+    name : str
+        A name of `RECIPES`, or of a loss in `hitrate.losses.LOSSES`.
+    total_steps : int
+        How often `Plan.step` will be called: training steps, or epochs.
+    optimizer : Optimizer, optional
+        Where gradients are normalised; needed if they are.
+    normalize_gradient : bool, optional
+        Divide gradients by their running mean norm; by default as the recipe says.
+    **changes
+        Any argument of the loss or parameter of its link. A schedule (a function of progress, or
+        the name of one) in the place of a number moves it.
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> import torch, hitrate
+    >>> from hitrate import schedules
+    >>> model = torch.nn.Linear(4, 3)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> plan = hitrate.recipe("probit", total_steps=2, optimizer=optimizer, label_smoothing=0.1)
+    >>> for _ in range(2):
+    ...     plan.loss(model(torch.randn(8, 4)), torch.randint(3, (8,))).backward()
+    ...     optimizer.step()
+    ...     plan.step()
+    >>> plan.loss
+    ExactLoss(sigma=1.0, normalize=True, link=Log(), label_smoothing=0.1)
+    >>> plan = hitrate.recipe("exact", link="gce", q=schedules.linear(0.0, 1.0), total_steps=10)
+    >>> plan.loss.link
+    GCE(q=0.0, threshold=None)
+    """
+    call = f"recipe({name!r})"
+    if name not in RECIPES and name not in LOSSES:
+        known = ", ".join(map(repr, [*RECIPES, *LOSSES]))
+        raise ValueError(f"{call}: not one of {known}")
+    base = RECIPES.get(name) or Recipe(name, {})
+    loss, moving = _build(base.loss, {**base.settings, **changes}, call)
+    curves = [Schedule(loss, key, curve, total_steps) for key, curve in moving.items()]
+    if normalize_gradient is None:
+        normalize_gradient = base.normalize_gradient
+    if normalize_gradient and optimizer is None:
+        raise ValueError(
+            f"{call}: normalises gradients, which needs optimizer=; or say normalize_gradient=False"
+        )
+    normalizer = GradientNormalizer(optimizer) if normalize_gradient and optimizer else None
+    return Plan(loss, curves, normalizer)
+
+
+def _build(
+    name: str, settings: dict[str, Any], call: str
+) -> tuple[ClassificationLoss, dict[str, Callable[[float], float]]]:
+    """The loss with every schedule at its start, and the schedules by argument."""
+    moving: dict[str, Callable[[float], float]] = {}
+    for key, value in settings.items():
+        if isinstance(value, str) and value in NAMED:
+            moving[key] = NAMED[value]
+        elif callable(value) and not isinstance(value, Link):
+            moving[key] = value
+        elif isinstance(value, str) and key not in WORDS:
+            known = ", ".join(map(repr, NAMED))
+            raise ValueError(f"{call}: {key}={value!r} is not the name of a schedule: {known}")
+    fixed = {**settings, **{key: curve(0.0) for key, curve in moving.items()}}
+    cls = LOSSES[name]
+    own = inspect.signature(cls.__init__).parameters
+    for_link = {key: fixed.pop(key) for key in list(fixed) if key not in own}
+    if for_link:
+        link = link_named(fixed["link"], call) if "link" in fixed else None
+        fields = [field.name for field in dataclasses.fields(link)] if link else []
+        unknown = [key for key in for_link if key not in fields]
+        if unknown:
+            raise ValueError(
+                f"{call}: {', '.join(unknown)} is no argument of {cls.__name__}"
+                + (f" and no parameter of {link}" if link else "")
+            )
+        assert link is not None
+        fixed["link"] = dataclasses.replace(link, **for_link)
+    return cls(**fixed), moving
