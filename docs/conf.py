@@ -12,7 +12,8 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
 ]
-exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "_templates"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
@@ -25,3 +26,8 @@ suppress_warnings = ["ref.footnote"]
 html_theme = "pydata_sphinx_theme"
 html_title = f"hitrate {release}"
 html_show_sourcelink = False
+# A page at the top has no pages beside it to list; a wide table needs the room of the contents.
+html_sidebars = {"*": [], "api": ["sidebar-nav-bs"]}
+html_theme_options = {
+    "secondary_sidebar_items": {"**": ["page-toc"], "losses/index": [], "recipes": []}
+}
