@@ -6,7 +6,7 @@ from torch import nn
 
 import hitrate
 from hitrate import schedules
-from hitrate.links import GCE, Focused
+from hitrate.links import GCE, Error, Focused, Mixed
 from hitrate.recipes import RECIPES
 
 
@@ -40,8 +40,6 @@ def test_every_recipe_trains_and_goes_on_where_it_was_interrupted(name):
     plan = hitrate.recipe(name, total_steps=6, optimizer=optimizer)
     first = train(plan, model, optimizer, 3)
     saved, weights = plan.state_dict(), optimizer.state_dict()
-    if plan.normalizer:
-        plan.normalizer.remove()
     again = hitrate.recipe(name, total_steps=6, optimizer=optimizer)
     again.load_state_dict(saved)
     optimizer.load_state_dict(weights)
@@ -50,17 +48,52 @@ def test_every_recipe_trains_and_goes_on_where_it_was_interrupted(name):
 
 
 def test_the_papers_settings_are_what_the_recipes_do():
-    _, optimizer = network()
-    exact = hitrate.recipe("exact-linear", total_steps=8000, optimizer=optimizer)
-    assert exact.loss.normalize and exact.loss.noise == "normal"
-    (sigma,) = exact.schedules
-    values = sigma.simulate()
-    assert values[0] == 10 and values[-1] == pytest.approx(0.01)
+    for name, margin, last in ("exact-linear", 0.1, 0.01), ("exact-networks", 0.5, 1.0):
+        _, optimizer = network()
+        exact = hitrate.recipe(name, total_steps=8000, optimizer=optimizer)
+        assert exact.loss.normalize is True and exact.loss.noise == "normal"
+        assert exact.loss.link == Error() and exact.loss.margin == margin
+        (sigma,) = exact.schedules
+        values = sigma.simulate()
+        assert sigma.name == "sigma" and values[0] == 10 and values[-1] == pytest.approx(last)
+        assert exact.normalizer.optimizer is optimizer and exact.normalizer.momentum == 0.9
     mixed = hitrate.recipe("mixed-switch", total_steps=100)
     (focus,) = mixed.schedules
     assert focus.simulate() == [0.0] * 95 + [0.5] * 5
     gradual = hitrate.recipe("mixed-gradual", total_steps=60)
     assert gradual.schedules[0].simulate() == [f / 10 for f in range(6) for _ in range(10)]
+
+
+def test_two_recipes_on_one_optimizer_normalise_once():
+    model, optimizer = network()
+    first = hitrate.recipe("probit", total_steps=3, optimizer=optimizer)
+    second = hitrate.recipe("exact-linear", total_steps=3, optimizer=optimizer)
+    train(second, model, optimizer, 1)
+    assert first.normalizer.mean_norm == 0 and second.normalizer.mean_norm > 0
+
+
+def test_the_focused_recipe_goes_from_likelihood_plus_error_to_the_error():
+    plan = hitrate.recipe("exact-focused", total_steps=6, normalize_gradient=False)
+    log_p = torch.linspace(-9.0, -0.01, 20)
+    assert torch.equal(plan.loss.link(log_p), Mixed(1.0, 1.0)(log_p))
+    for _ in range(5):
+        plan.step()
+    assert torch.equal(plan.loss.link(log_p), Error()(log_p))
+
+
+@pytest.mark.parametrize("saved_with", [True, False])
+def test_a_state_with_and_a_plan_without_normalizer_do_not_fit(saved_with):
+    model, optimizer = network()
+    plans = [
+        hitrate.recipe("probit", total_steps=5, optimizer=optimizer, normalize_gradient=choice)
+        for choice in (saved_with, not saved_with)
+    ]
+    train(plans[0], model, optimizer, 2)
+    has, lacks = "has a gradient normalizer", "has none"
+    said = (has, lacks) if saved_with else (lacks, has)
+    with pytest.raises(ValueError, match="state {}, the plan {}.*normalize_gradient".format(*said)):
+        plans[1].load_state_dict(plans[0].state_dict())
+    assert plans[1].schedules[0].steps_done == 0
 
 
 def test_any_part_is_one_keyword():
@@ -103,6 +136,14 @@ def test_a_change_replaces_what_the_recipe_says():
         ({"name": "exact", "link": "gce", "gamma": 2.0}, "gamma is no .* no parameter of GCE"),
         ({"name": "exact", "link": "hinge", "q": 2.0}, "'hinge' is neither"),
         ({"name": "exact", "sigma": "exact-netwrks"}, "is not the name of a schedule"),
+        ({"name": "exact", "link": GCE}, r"link=GCE is a class; .* such as GCE\(0.7\)"),
+        ({"name": "exact", "link": GCE, "q": 0.5}, r"link=GCE is a class"),
+        ({"name": "exact", "link": abs}, "link=<.*abs> must be a Link"),
+        ({"name": "exact", "link": "exact-linear"}, "link='exact-linear' is neither"),
+        ({"name": "exact", "noise": schedules.constant(1.0)}, r"noise=constant.* must be a word"),
+        ({"name": "exact", "reduction": float}, "reduction=float is a class; give a word"),
+        ({"name": "exact", "normalize": schedules.constant(1.0)}, "must be True or False"),
+        ({"name": "exact", "normalize": "focus-0"}, "normalize='focus-0' must be True or False"),
     ],
 )
 def test_what_it_cannot_build_is_a_value_error(arguments, complaint):

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 import torch
@@ -32,6 +33,10 @@ class Link:
 
     def __call__(self, log_p: Tensor) -> Tensor:
         """The loss of each row."""
+        raise NotImplementedError
+
+    def pool(self, log_p: Tensor, coefficient: Tensor, total: Tensor) -> Tensor:
+        """For a link of the batch, its loss: log p with coefficients, parts of a total."""
         raise NotImplementedError
 
     @property
@@ -87,7 +92,8 @@ class Mixed(Link):
     beta: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (self.alpha >= 0 and self.beta >= 0 and 0 < self.alpha + self.beta < math.inf):
+        alpha, beta = _number(self, "alpha"), _number(self, "beta")
+        if not (alpha >= 0 and beta >= 0 and 0 < alpha + beta < math.inf):
             raise ValueError(f"{self}: alpha and beta must be numbers >= 0, not both 0")
 
     def __call__(self, log_p: Tensor) -> Tensor:
@@ -121,7 +127,7 @@ class Focused(Link):
     focus: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.focus <= 0.5:
+        if not 0 <= _number(self, "focus") <= 0.5:
             raise ValueError(f"{self}: focus must be a number from 0 to 0.5")
 
     @property
@@ -163,9 +169,9 @@ class GCE(Link):
     threshold: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.q < math.inf:
+        if not 0 <= _number(self, "q") < math.inf:
             raise ValueError(f"{self}: q must be a number >= 0")
-        if self.threshold is not None and not 0 < self.threshold < 1:
+        if self.threshold is not None and not 0 < _number(self, "threshold") < 1:
             raise ValueError(f"{self}: threshold must lie between 0 and 1")
 
     def __call__(self, log_p: Tensor) -> Tensor:
@@ -192,7 +198,7 @@ class Focal(Link):
     gamma: float = 2.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.gamma < math.inf:
+        if not 0 <= _number(self, "gamma") < math.inf:
             raise ValueError(f"{self}: gamma must be a number >= 0")
 
     def __call__(self, log_p: Tensor) -> Tensor:
@@ -234,7 +240,7 @@ class Tamed(Link):
     alpha: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0 <= self.alpha < math.inf:
+        if not 0 <= _number(self, "alpha") < math.inf:
             raise ValueError(f"{self}: alpha must be a number >= 0")
 
     def __call__(self, log_p: Tensor) -> Tensor:
@@ -279,8 +285,8 @@ class BatchLog(Link):
             return total.log() - log_p.sum().log()
         counted = coefficient > 0
         parts = torch.where(counted, log_p + coefficient.clamp(min=0).log(), -torch.inf)
-        # Without any part the sum is log 0, whose gradient is none.
-        nothing = ~counted.any()
+        # Without any part the sum is log 0, and has no gradient.
+        nothing = torch.isneginf(parts).all()
         whole = torch.logsumexp(parts.masked_fill(nothing, 0.0).flatten(), 0)
         return total.log() - whole.masked_fill(nothing, -torch.inf)
 
@@ -309,6 +315,17 @@ def link_named(link: str | Link, call: str) -> Link:
         names = ", ".join(map(repr, LINKS))
         raise ValueError(f"{call}: link={link!r} is neither a Link nor one of {names}")
     return LINKS[link]()
+
+
+def _number(link: Link, name: str) -> float:
+    """A link's parameter, which class weights in the wrong place are not."""
+    value = getattr(link, name)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ValueError(
+            f"{type(link).__name__}: {name} must be a number, got {type(value).__name__}; "
+            "class weights go to weight="
+        )
+    return float(value)
 
 
 def one_minus_exp(x: Tensor) -> Tensor:

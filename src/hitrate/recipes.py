@@ -18,7 +18,7 @@ from hitrate.losses import LOSSES, ClassificationLoss
 from hitrate.optim import GradientNormalizer
 from hitrate.schedules import NAMED, Schedule, geometric, linear
 
-# Arguments that are words; in the place of all others a word names a schedule.
+# Arguments that are words, and never move; in the place of all others a word names a schedule.
 WORDS = ("noise", "link", "method", "backend", "reduction", "rivals")
 
 
@@ -67,7 +67,7 @@ RECIPES: dict[str, Recipe] = {
             "normalize": True,
         },
         normalize_gradient=True,
-        source="Unpublished: from the probit likelihood to EXACT, in the mixing paper's phases.",
+        source="Unpublished: from probit likelihood plus error to EXACT, in Mixing's phases.",
     ),
     "log-to-error": Recipe(
         "exact",
@@ -100,9 +100,16 @@ class Plan:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was taken."""
+        saved, own = state["normalizer"] is not None, self.normalizer is not None
+        if saved != own:
+            says = {True: "a gradient normalizer", False: "none"}
+            raise ValueError(
+                f"Plan.load_state_dict: the state has {says[saved]}, the plan has {says[own]}; "
+                "build the plan with the same normalize_gradient="
+            )
         self.loss.load_state_dict(state["loss"])
-        for schedule, saved in zip(self.schedules, state["schedules"], strict=True):
-            schedule.load_state_dict(saved)
+        for schedule, where in zip(self.schedules, state["schedules"], strict=True):
+            schedule.load_state_dict(where)
         if self.normalizer is not None:
             self.normalizer.load_state_dict(state["normalizer"])
 
@@ -124,12 +131,13 @@ def recipe(
     total_steps : int
         How often `Plan.step` will be called: training steps, or epochs.
     optimizer : Optimizer, optional
-        Where gradients are normalised; needed if they are.
+        Where gradients are normalised; needed if they are. A `GradientNormalizer` that it has, as
+        from an earlier recipe, is replaced.
     normalize_gradient : bool, optional
         Divide gradients by their running mean norm; by default as the recipe says.
     **changes
         Any argument of the loss or parameter of its link. A schedule (a function of progress, or
-        the name of one) in the place of a number moves it.
+        the name of one) in the place of a number moves it; words and flags stay.
 
     Returns
     -------
@@ -173,18 +181,24 @@ def _build(
     name: str, settings: dict[str, Any], call: str
 ) -> tuple[ClassificationLoss, dict[str, Callable[[float], float]]]:
     """The loss with every schedule at its start, and the schedules by argument."""
+    cls = LOSSES[name]
+    own = inspect.signature(cls.__init__).parameters
     moving: dict[str, Callable[[float], float]] = {}
     for key, value in settings.items():
-        if isinstance(value, str) and value in NAMED:
-            moving[key] = NAMED[value]
-        elif callable(value) and not isinstance(value, Link):
+        if key in WORDS:
+            _check_word(key, value, call)
+        elif not (isinstance(value, str) or callable(value)) or isinstance(value, Link):
+            continue
+        elif key in own and isinstance(own[key].default, bool):
+            raise ValueError(f"{call}: {key}={value!r} must be True or False; no schedule moves it")
+        elif callable(value):
             moving[key] = value
-        elif isinstance(value, str) and key not in WORDS:
+        elif value in NAMED:
+            moving[key] = NAMED[value]
+        else:
             known = ", ".join(map(repr, NAMED))
             raise ValueError(f"{call}: {key}={value!r} is not the name of a schedule: {known}")
     fixed = {**settings, **{key: curve(0.0) for key, curve in moving.items()}}
-    cls = LOSSES[name]
-    own = inspect.signature(cls.__init__).parameters
     for_link = {key: fixed.pop(key) for key in list(fixed) if key not in own}
     if for_link:
         link = link_named(fixed["link"], call) if "link" in fixed else None
@@ -198,3 +212,13 @@ def _build(
         assert link is not None
         fixed["link"] = dataclasses.replace(link, **for_link)
     return cls(**fixed), moving
+
+
+def _check_word(key: str, value: Any, call: str) -> None:
+    """Refuse what would otherwise be taken for a schedule."""
+    if isinstance(value, type):
+        example = "an instance, such as GCE(0.7)" if key == "link" else "a word"
+        raise ValueError(f"{call}: {key}={value.__name__} is a class; give {example}")
+    if not isinstance(value, str | Link) and callable(value):
+        kind = "a Link, or the name of one" if key == "link" else "a word"
+        raise ValueError(f"{call}: {key}={value!r} must be {kind}; no schedule moves it")

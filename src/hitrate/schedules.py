@@ -4,8 +4,8 @@ A schedule is a pure function from progress, 0 at the first step and 1 at the la
 `Schedule` drives an attribute of a loss along it. The papers' own settings have names:
 
 - "exact-linear": sigma from 10 to 0.01; EXACT, Section 5.4, linear models.
-- "exact-networks": sigma from 10 to 1; EXACT, Section 5.4, neural networks. The paper gives the
-  ends only; the geometric way between them is ours.
+- "exact-networks": sigma from 10 to 1; EXACT, Section 5.4, neural networks. Of both the paper gives
+  the ends only; the geometric way between them is ours.
 - "focus-0": F = [0]; Mixing, the first of its three schedules.
 - "focus-0-then-0.5": F = [0, 0.5], with 0.5 in the last 5% of the epochs; Mixing, the second.
 - "focus-0-to-0.5": F = [0, 0.1, 0.2, 0.3, 0.4, 0.5] in six equal phases; Mixing, the third.
@@ -80,7 +80,7 @@ def linear(start: float, end: float) -> Curve:
 def geometric(start: float, end: float) -> Curve:
     r"""Equal ratios in equal times, :math:`start^{1 - t} \, end^t` at progress t.
 
-    EXACT moves sigma so. Both ends must be positive.
+    Between the two ends that the EXACT paper gives, we move sigma so. Both ends must be positive.
 
     Examples
     --------

@@ -44,11 +44,39 @@ def test_bad_input_is_a_value_error(case, what):
         ({"margin": -1.0}, "margin must be None or a number >= 0"),
         ({"link": "batch_log", "reduction": "none"}, "can only be 'mean'"),
         ({"method": "simpson"}, "method is not one of"),
+        ({"label_smoothing": 0.1, "backend": "cuda"}, "backend is not one of"),
+        ({"label_smoothing": 0.1, "nodes": -3}, "nodes must be a whole number"),
     ],
 )
 def test_what_exact_cannot_do_is_a_value_error(arguments, complaint):
     with pytest.raises(ValueError, match=complaint):
         hitrate.exact_loss(LOGITS, TARGET, **arguments)
+
+
+def test_an_empty_batch_is_checked_too():
+    empty, nobody = LOGITS[:0], TARGET[:0]
+    for arguments in ({"noise": "cauchy"}, {"sigma": -1.0}, {"backend": "cuda"}):
+        with pytest.raises(ValueError):
+            hitrate.exact_loss(empty, nobody, **arguments)
+
+
+@pytest.mark.parametrize("case", NAMED, ids=lambda case: case.name)
+def test_class_weights_in_the_first_place_are_told_where_they_belong(case):
+    # nn.CrossEntropyLoss takes them there.
+    try:
+        loss = case.module(torch.ones(4))
+    except TypeError:
+        return  # no first place to be mistaken for
+    except ValueError as complaint:
+        assert "weight=" in str(complaint)
+        return
+    with pytest.raises(ValueError, match="weight="):
+        loss(torch.zeros(4, 4), TARGET)
+
+
+def test_a_complaint_shows_the_call_that_was_made():
+    with pytest.raises(ValueError, match=r"^focal_loss\(gamma=2.0\): target must be"):
+        hitrate.FocalLoss()(LOGITS, TARGET.float())
 
 
 def test_hinge_names_its_choices():

@@ -45,7 +45,9 @@ def test_the_weight_is_a_buffer_that_is_saved_moved_and_copied(case):
     assert torch.equal(other(logits, target), loss(logits, target))
     assert torch.equal(copy.deepcopy(loss)(logits, target), loss(logits, target))
     assert loss.to(torch.float64).weight.dtype == torch.float64
-    assert loss.to("meta").weight.device.type == "meta"
+    meta = loss.to("meta")
+    shape = meta(logits.to("meta").float(), target.to("meta")).shape
+    assert meta.weight.device.type == "meta" and shape == ()
 
 
 @pytest.mark.parametrize("case", CASES, **IDS)
@@ -194,6 +196,38 @@ def test_sigma_may_be_learned_given_with_the_call_or_one_per_pixel():
     assert value[1, 2, 3] == hitrate.exact_loss(image[1, :, 2, 3], classes[0, 0, 0], sigma[1, 2, 3])
     hitrate.exact_loss(image, classes, sigma, label_smoothing=0.1).backward()
     assert sigma.grad.shape == sigma.shape and (sigma.grad != 0).any()
+
+
+def test_one_element_is_a_number_whatever_its_shape():
+    logits, target = batch()
+    value = hitrate.ExactLoss(2.0)(logits, target)
+    for shape in ((), (1,), (1, 1)):
+        sigma = nn.Parameter(torch.full(shape, 2.0))
+        same = hitrate.ExactLoss(sigma)(logits, target)
+        torch.testing.assert_close(same, value)
+        same.backward()
+        assert sigma.grad.shape == shape
+
+
+def test_a_subclass_with_arguments_of_its_own_can_be_printed():
+    class Mine(hitrate.ExactLoss):
+        def __init__(self, extra=1, **others):
+            super().__init__(**others)
+
+    assert repr(Mine(margin=2.0)).startswith("Mine(")
+
+
+@pytest.mark.parametrize("case", NAMED, **IDS)
+def test_shapes_can_be_asked_for_without_values(case):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        logits = torch.randn(6, 4, requires_grad=True)
+        target = torch.zeros(6, dtype=torch.long)
+        value = case(logits, target)
+        value.backward()
+        assert value.shape == () and logits.grad.shape == (6, 4)
+        assert case(logits, target, reduction="none", label_smoothing=0.1).shape == (6,)
 
 
 def test_normalisation_acts_in_training_mode_only():

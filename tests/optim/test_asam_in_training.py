@@ -3,6 +3,7 @@
 import copy
 import functools
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -172,6 +173,83 @@ def test_a_group_can_be_added_later():
     before = extra.weight.detach().clone()
     asam.step()
     assert not torch.equal(extra.weight, before)
+
+
+@pytest.mark.parametrize("through", ["asam", "base"])
+@pytest.mark.parametrize("before", ["fresh", "loaded", "copied"])
+def test_a_group_added_to_either_climbs_by_its_own_numbers_or_the_defaults(through, before):
+    model = plain()
+    asam = ASAM(model.named_parameters(), SGD, rho=0.2, eta=0.0)
+    if before == "loaded":
+        asam.base.load_state_dict(asam.base.state_dict())
+    if before == "copied":
+        asam = copy.deepcopy(asam)
+    added = [nn.Parameter(torch.full((1, 1), 2.0)) for _ in range(2)]
+    optimizer = asam if through == "asam" else asam.base
+    optimizer.add_param_group({"params": [("a.weight", added[0])]})
+    optimizer.add_param_group({"params": [("b.weight", added[1])], "rho": 0.6, "eta": 1.0})
+    for param in added:
+        param.grad = torch.ones_like(param)
+    with asam.perturbed():
+        # T is 2 and 3, so |T g| is the root of 13.
+        assert added[0].item() == pytest.approx(2 + 0.2 * 4 / 13**0.5)
+        assert added[1].item() == pytest.approx(2 + 0.6 * 9 / 13**0.5)
+        for param in added:
+            param.grad = torch.ones_like(param)
+    asam.step()
+    assert [param.item() for param in added] == pytest.approx([1.9, 1.9])
+    assert [group["rho"] for group in asam.param_groups] == [0.2, 0.2, 0.6]
+
+
+def backward_once(model):
+    nn.functional.cross_entropy(model(X[0]), Y[0]).backward()
+
+
+def test_a_step_without_the_block_warns_once_and_names_the_line_that_took_it():
+    model = plain()
+    asam = ASAM(model.named_parameters(), SGD)
+    backward_once(model)
+    with pytest.warns(UserWarning, match=r"without perturbed\(\).*plain step") as caught:
+        asam.step()
+    assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asam.step()
+    # Each ASAM tells it anew, also of a second step after one block.
+    model = plain()
+    asam = ASAM(model.named_parameters(), SGD)
+    train(model, asam, [0])
+    backward_once(model)
+    with pytest.warns(UserWarning, match="plain step"):
+        asam.step()
+
+
+def test_steps_that_are_no_mistake_do_not_warn():
+    model = plain()
+    asam = ASAM(model.named_parameters(), SGD)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # Nothing to step by; a step that makes a state for a checkpoint; one that is meant.
+        asam.step()
+        backward_once(model)
+        asam.param_groups[0]["lr"] = 0.0
+        asam.step()
+        asam.param_groups[0]["lr"] = 0.1
+        asam.base.step()
+        # A scaler that skips a step leaves two blocks without one between them.
+        for _ in range(2):
+            with asam.perturbed():
+                backward_once(model)
+        asam.step()
+        asam.zero_grad()
+
+        def closure():
+            asam.zero_grad()
+            backward_once(model)
+
+        asam.step(closure)
+        asam.step(closure)
+        train(model, asam, parts=4)
 
 
 def test_gradients_can_be_clipped_between_block_and_step():

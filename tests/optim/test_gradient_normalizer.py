@@ -1,5 +1,10 @@
 """The gradient normalizer, against the paper's sentence written out in numpy."""
 
+import copy
+import gc
+import pickle
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -263,6 +268,81 @@ def test_after_removal_gradients_are_left_alone():
     step(optimizer, params, [torch.tensor([3.0, 4.0])])
     assert params[0].grad.tolist() == [3.0, 4.0]
     assert normalizer.mean_norm.item() == 0.0
+
+
+WRAPPED = {
+    "optimizer_twice": lambda optimizer, asam: (optimizer, optimizer),
+    "base_then_asam": lambda optimizer, asam: (optimizer, asam),
+    "asam_then_base": lambda optimizer, asam: (asam, optimizer),
+}
+
+
+@pytest.mark.parametrize("pair", WRAPPED.values(), ids=WRAPPED)
+def test_a_second_normalizer_takes_the_place_of_the_first(pair):
+    params = parameters(2)
+    optimizer = torch.optim.SGD(params, lr=1.0)
+    one, other = pair(optimizer, ASAM(params, optimizer))
+    first = GradientNormalizer(one)
+    step(optimizer, params, [torch.tensor([3.0, 4.0])])
+    second = GradientNormalizer(other)
+    step(optimizer, params, [torch.tensor([30.0, 40.0])])
+    assert (first.mean_norm.item(), second.mean_norm.item()) == (5.0, 50.0)
+    # Taking the first off once more does not take off the second.
+    first.remove()
+    step(optimizer, params, [torch.tensor([30.0, 40.0])])
+    np.testing.assert_allclose(params[0].grad.numpy(), [0.6, 0.8], rtol=1e-6)
+
+
+def test_hooks_of_others_stay_when_a_normalizer_is_replaced():
+    params = parameters(2)
+    optimizer = torch.optim.SGD(params, lr=1.0)
+    seen = []
+    optimizer.register_step_pre_hook(lambda *_: seen.append("other"))
+    for _ in range(2):
+        GradientNormalizer(optimizer)
+    step(optimizer, params, [torch.ones(2)])
+    assert seen == ["other"]
+
+
+DUPLICATES = {"deepcopy": copy.deepcopy, "pickle": lambda o: pickle.loads(pickle.dumps(o))}
+
+
+@pytest.mark.parametrize("duplicate", DUPLICATES.values(), ids=DUPLICATES)
+def test_a_copied_optimizer_has_no_normalizer_and_can_get_one(duplicate):
+    optimizer = torch.optim.SGD(parameters(2), lr=1.0)
+    GradientNormalizer(optimizer)
+    other = duplicate(optimizer)
+    params = other.param_groups[0]["params"]
+    step(other, params, [torch.tensor([3.0, 4.0])])
+    assert params[0].grad.tolist() == [3.0, 4.0]
+    normalizer = GradientNormalizer(other)
+    step(other, params, [torch.tensor([3.0, 4.0])])
+    assert normalizer.mean_norm.item() == 5.0
+
+
+@pytest.mark.parametrize("duplicate", DUPLICATES.values(), ids=DUPLICATES)
+@pytest.mark.parametrize("removed", [False, True], ids=["on", "removed"])
+def test_a_normalizer_copied_with_its_optimizer_goes_on_there(duplicate, removed):
+    params = parameters(2)
+    optimizer = torch.optim.SGD(params, lr=1.0)
+    normalizer = GradientNormalizer(optimizer)
+    step(optimizer, params, [torch.tensor([3.0, 4.0])])
+    if removed:
+        normalizer.remove()
+    other, copied = duplicate((optimizer, normalizer))
+    for of_these in (optimizer, other):
+        step(of_these, of_these.param_groups[0]["params"], [torch.tensor([0.0, 10.0])])
+    assert copied.optimizer is other
+    assert copied.mean_norm.item() == normalizer.mean_norm.item() == (5.0 if removed else 5.5)
+
+
+def test_it_does_not_keep_an_optimizer_alive():
+    optimizer = torch.optim.SGD(parameters(2), lr=1.0)
+    GradientNormalizer(optimizer)
+    kept = weakref.ref(optimizer)
+    del optimizer
+    gc.collect()
+    assert kept() is None
 
 
 def test_of_an_asam_the_gradients_of_the_base_are_divided_once():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hitrate.probability.blocks import is_eager_cpu
+from hitrate.probability.blocks import full_precision, is_eager_cpu
 
 REDUCTIONS = ("mean", "sum", "none")
 INDEX_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -87,8 +87,10 @@ class Batch:
 
     def rows_of(self, value: float | Tensor, name: str) -> float | Tensor:
         """A number as it is; a tensor with one value per loss value as one per row (R,)."""
-        if not isinstance(value, Tensor) or value.dim() == 0:
+        if not isinstance(value, Tensor):
             return value
+        if value.numel() == 1:
+            return value.reshape(())
         if value.shape == self.layout:
             return value.reshape(-1)
         if value.dim() == 2 and len(self.layout) == 1:
@@ -109,10 +111,8 @@ class Batch:
         smoothing, weight = self.options.label_smoothing, self.options.weight
         if weight is not None:
             weight = weight.to(self.logits)
-        with torch.autocast(self.logits.device.type, enabled=False):
-            if not self.logits.shape[0]:
-                terms = coefficient = self.logits.sum(1)
-            elif self.is_soft or smoothing > 0:
+        with full_precision(self.logits):
+            if self.is_soft or smoothing > 0:
                 terms = of_classes(self.logits)
                 coefficient = self._probabilities(terms, smoothing)
                 coefficient = coefficient if weight is None else coefficient * weight
@@ -143,6 +143,8 @@ class Batch:
     ) -> Tensor:
         """One number, or one per row in the layout of the call."""
         reduction = self.options.reduction
+        # Smoothing leaves something even where no target has weight; cross entropy says NaN.
+        total = total.masked_fill(total == 0, torch.nan)
         if pool is not None:
             if reduction != "mean":
                 raise ValueError(
@@ -153,7 +155,8 @@ class Batch:
                 aside = self.ignored.reshape(-1, *[1] * (terms.dim() - 1))
                 coefficient = coefficient.masked_fill(aside, 0.0)
             return pool(terms, coefficient, total)
-        rows = terms * coefficient
+        # What has no part in a row adds nothing, be it infinite; cross entropy would say NaN.
+        rows = (terms * coefficient).masked_fill(coefficient == 0, 0.0)
         rows = rows.sum(1) if rows.dim() == 2 else rows
         if self.ignored is not None:
             # Last, so that what divides by zero does not reach the gradient of ignored rows.
@@ -162,8 +165,7 @@ class Batch:
             return rows.reshape(self.layout)
         if reduction == "sum":
             return rows.sum()
-        # Smoothing leaves something even where no target has weight; cross entropy says NaN.
-        return rows.sum() / total.masked_fill(total == 0, torch.nan)
+        return rows.sum() / total
 
 
 def each_class_as_target(of_target: OfTarget) -> OfClasses:

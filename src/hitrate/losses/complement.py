@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from hitrate.losses.batch import Batch, Options, each_class_as_target
+from hitrate.losses.batch import Batch, Options
 from hitrate.losses.cross_entropy import cross_entropy_loss
 from hitrate.losses.module import ClassificationLoss
 
@@ -58,7 +59,7 @@ def complement_entropy_loss(
     """
     options = Options(weight, ignore_index, reduction, label_smoothing)
     batch = Batch.of(logits, target, options, "complement_entropy_loss()")
-    return batch.loss(_of_target, each_class_as_target(_of_target))
+    return batch.loss(_of_target, _of_classes)
 
 
 def complement_objective_loss(
@@ -103,13 +104,15 @@ def complement_objective_loss(
     """
     call = f"complement_objective_loss(balance={balance!r})"
     options = Options(weight, ignore_index, reduction, label_smoothing)
+    if isinstance(balance, Tensor) or not -math.inf < balance < math.inf:
+        raise ValueError(f"{call}: balance must be a number; class weights go to weight=")
     batch = Batch.of(logits, target, options, call)
 
     def of_target(rows: Tensor, y: Tensor) -> Tensor:
         entropy = -rows.log_softmax(1).gather(1, y[:, None])[:, 0]
         return entropy + balance * _of_target(rows, y)
 
-    return batch.loss(of_target, each_class_as_target(of_target))
+    return batch.loss(of_target, lambda rows: balance * _of_classes(rows) - rows.log_softmax(1))
 
 
 def complement_objective_step(
@@ -192,3 +195,22 @@ def _of_target(rows: Tensor, y: Tensor) -> Tensor:
     log_p = log_p.masked_fill(torch.isneginf(log_p), 0.0)
     negative_entropy = (rivals.softmax(1) * log_p).sum(1)
     return negative_entropy.masked_fill(none, 0.0) / (rows.shape[1] - 1)
+
+
+def _of_classes(rows: Tensor) -> Tensor:
+    """The same (R, C) for each class in turn, from one sum over all.
+
+    Without class c: sum_j p_j log p_j - log(sum_j p_j), both sums less the part of c. The highest
+    class may hold all of them, so it gets its own sums; any other holds at most half.
+    """
+    top = rows.argmax(1)
+    shifted = rows - rows.gather(1, top[:, None]).detach()
+    part = shifted.exp()
+    # A class without probability adds nothing, and must not add 0 times infinity.
+    turned = part * shifted.masked_fill(torch.isneginf(shifted), 0.0)
+    rest = part.sum(1, keepdim=True) - part.scatter(1, top[:, None], 0.0)
+    negative_entropy = (
+        turned.sum(1, keepdim=True) - turned.scatter(1, top[:, None], 0.0)
+    ) / rest - rest.log()
+    others = negative_entropy / (rows.shape[1] - 1)
+    return others.scatter(1, top[:, None], _of_target(rows, top)[:, None])

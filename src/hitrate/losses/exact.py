@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from hitrate.links import BatchLog, Link, link_named
-from hitrate.losses.batch import Batch, Options
+from hitrate.links import Link, link_named
+from hitrate.losses.batch import Options
+from hitrate.losses.family import family_loss
 from hitrate.losses.module import ClassificationLoss
-from hitrate.losses.normalization import normalize_logits
-from hitrate.probability import log_class_probabilities, log_expected_accuracy
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -60,7 +58,8 @@ def exact_loss(
         Distances :math:`\mu_y - \mu_i` are clipped at this value from above. With probability
         targets or smoothing a margin costs C times as much.
     normalize : bool
-        Standardise the logits over the (global) batch first: see `normalize_logits`.
+        Standardise the logits over the (global) batch first: see `normalize_logits`. Under
+        torch.distributed a collective call.
     noise : {"normal", "logistic", "gumbel"}
         Gumbel noise makes p the softmax.
     link : str or Link
@@ -91,52 +90,31 @@ def exact_loss(
     Karpukhin, Dereka, Kolesnikov. EXACT: How to Train Your Accuracy. 2022.
     """
     shown = link if isinstance(link, str) else type(link).__name__
-    call = f"exact_loss(noise={noise!r}, link={shown!r})"
-    kind = link_named(link, call)
-    options = Options(weight, ignore_index, reduction, label_smoothing)
-    batch = Batch.of(logits, target, options, call)
-    scale = batch.rows_of(sigma, "sigma")
-    if normalize:
-        batch = replace(batch, logits=normalize_logits(batch.logits, batch.ignored, process_group))
-
-    def log_p(rows: Tensor, y: Tensor, scale: float | Tensor = scale) -> Tensor:
-        return log_expected_accuracy(
-            rows,
-            y,
-            scale,
-            margin=margin,
-            noise=noise,
-            method=method,
-            backend=backend,
-            nodes=nodes,
-            samples=samples,
-            generator=generator,
-        )
-
-    def log_p_of_classes(rows: Tensor) -> Tensor:
-        per_class = isinstance(scale, Tensor) and scale.dim() == 2
-        if margin is None and method == "auto" and not per_class:
-            return log_class_probabilities(rows, scale, noise=noise)
-        # Each class as the target of a copy of the row.
-        count, classes = rows.shape
-        every = torch.arange(classes, device=rows.device).repeat(count)
-        spread = scale
-        if isinstance(scale, Tensor) and scale.dim() and scale.shape[0] == count:
-            spread = scale.repeat_interleave(classes, 0)
-        return log_p(rows.repeat_interleave(classes, 0), every, spread).view(count, classes)
-
-    if isinstance(kind, BatchLog):
-        return batch.loss(log_p, log_p_of_classes, kind.pool)
-    return batch.loss(
-        lambda rows, y: kind(log_p(rows, y)), lambda rows: kind(log_p_of_classes(rows))
+    return family_loss(
+        f"exact_loss(noise={noise!r}, link={shown!r})",
+        logits,
+        target,
+        sigma,
+        noise=noise,
+        link=link,
+        options=Options(weight, ignore_index, reduction, label_smoothing),
+        margin=margin,
+        normalize=normalize,
+        method=method,
+        backend=backend,
+        nodes=nodes,
+        samples=samples,
+        generator=generator,
+        process_group=process_group,
     )
 
 
 class ExactLoss(ClassificationLoss):
     """EXACT as a Module, in the place of `nn.CrossEntropyLoss`.
 
-    The arguments are those of `exact_loss`. `normalize` acts in training mode only. `sigma` may be
-    a number that a `Schedule` changes, a Parameter that is learned, or given with each call.
+    The arguments are those of `exact_loss`. `normalize` acts in the loss's own training mode, which
+    `model.eval()` does not reach: call `loss.eval()` as well. `sigma` may be a number that a
+    `Schedule` changes, a Parameter that is learned, or given with each call.
 
     Examples
     --------
@@ -175,6 +153,11 @@ class ExactLoss(ClassificationLoss):
             reduction=reduction,
             label_smoothing=label_smoothing,
         )
+        if isinstance(sigma, Tensor) and sigma.dim() == 1 and sigma.numel() > 1:
+            raise ValueError(
+                f"ExactLoss(sigma=tensor of shape {tuple(sigma.shape)}): sigma is one number here; "
+                "one per target comes with each call, class weights go to weight="
+            )
         if isinstance(sigma, Tensor) and not isinstance(sigma, torch.nn.Parameter):
             self.register_buffer("sigma", sigma)
         else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from hitrate.links import Error
-from hitrate.losses.exact import exact_loss
+from hitrate.losses.batch import Options
+from hitrate.losses.family import family_loss
 from hitrate.losses.module import ClassificationLoss
 
 
@@ -50,35 +51,18 @@ def expectation_loss(
     ----------
     Battash, Hazan, Wolf. Mixing between the Cross Entropy and the Expectation Loss Terms. 2021.
     """
-    return exact_loss(
+    return family_loss(
+        "expectation_loss()",
         logits,
         target,
         noise="gumbel",
         link=Error(),
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
+        options=Options(weight, ignore_index, reduction, label_smoothing),
     )
 
 
 class ExpectationLoss(ClassificationLoss):
     """Expectation loss as a Module; see `expectation_loss`."""
-
-    def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__(
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-            label_smoothing=label_smoothing,
-        )
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Loss of logits `input`."""

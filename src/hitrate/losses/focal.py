@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from hitrate.links import Focal
-from hitrate.losses.exact import exact_loss
+from hitrate.losses.batch import Options
+from hitrate.losses.family import family_loss
 from hitrate.losses.module import ClassificationLoss
 
 
@@ -53,15 +54,13 @@ def focal_loss(
     ----------
     Lin, Goyal, Girshick, He, Dollár. Focal Loss for Dense Object Detection. 2017.
     """
-    return exact_loss(
+    return family_loss(
+        f"focal_loss(gamma={gamma!r})",
         logits,
         target,
         noise="gumbel",
         link=Focal(gamma),
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
+        options=Options(weight, ignore_index, reduction, label_smoothing),
     )
 
 

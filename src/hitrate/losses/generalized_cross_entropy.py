@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hitrate.links import GCE
 from hitrate.losses.batch import Batch, Options
-from hitrate.losses.exact import exact_loss
+from hitrate.losses.family import family_loss
 from hitrate.losses.module import ClassificationLoss
 
 
@@ -63,15 +63,13 @@ def generalized_cross_entropy_loss(
     Zhang, Sabuncu. Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy
     Labels. 2018.
     """
-    return exact_loss(
+    return family_loss(
+        f"generalized_cross_entropy_loss(q={q!r}, threshold={threshold!r})",
         logits,
         target,
         noise="gumbel",
         link=GCE(q, threshold),
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
+        options=Options(weight, ignore_index, reduction, label_smoothing),
     )
 
 
@@ -149,7 +147,9 @@ class GeneralizedCrossEntropyLoss(ClassificationLoss):
             )
         kept, threshold = self._pruning()
         link = Pruned(self.q, threshold, kept[self._checked(index, target)].reshape(-1))
-        return exact_loss(input, target, noise="gumbel", link=link, **self.options)
+        call = f"{type(self).__name__}(q={self.q!r}, threshold={threshold!r})"
+        options = Options(**self.options)
+        return family_loss(call, input, target, noise="gumbel", link=link, options=options)
 
     @torch.no_grad()
     def prune(self, logits: Tensor, target: Tensor, index: Tensor) -> None:

@@ -40,7 +40,8 @@ def hinge_loss(
         r. With r = 1 and the worst rival the loss is never below the 0-1 error.
     rivals : {"max", "sum", "mean"}
         The worst rival (Crammer and Singer), the sum over rivals (Weston and Watkins), or that sum
-        divided by C, as in `torch.nn.MultiMarginLoss`.
+        divided by C, as in `torch.nn.MultiMarginLoss`. With probability targets or smoothing the
+        last two cost C times as much.
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.functional.cross_entropy`.
 
@@ -64,8 +65,8 @@ def hinge_loss(
     call = f"hinge_loss(margin={margin!r}, rivals={rivals!r})"
     if rivals not in RIVALS:
         raise ValueError(f"{call}: rivals is not one of {', '.join(map(repr, RIVALS))}")
-    if not 0 <= margin < float("inf"):
-        raise ValueError(f"{call}: margin must be a number >= 0")
+    if isinstance(margin, Tensor) or not 0 <= margin < float("inf"):
+        raise ValueError(f"{call}: margin must be a number >= 0; class weights go to weight=")
     options = Options(weight, ignore_index, reduction, label_smoothing)
     batch = Batch.of(logits, target, options, call)
 
@@ -78,7 +79,13 @@ def hinge_loss(
             return missing.amax(1)
         return missing.sum(1) if rivals == "sum" else missing.sum(1) / rows.shape[1]
 
-    return batch.loss(of_target, each_class_as_target(of_target))
+    def of_classes(rows: Tensor) -> Tensor:
+        # The worst rival is the highest class, for the highest itself the second.
+        (first, second), (top, _) = (part.unbind(1) for part in rows.topk(2, 1))
+        worst = first[:, None].expand_as(rows).scatter(1, top[:, None], second[:, None])
+        return torch.relu(margin - (rows - worst)).masked_fill(torch.isneginf(worst), 0.0)
+
+    return batch.loss(of_target, of_classes if rivals == "max" else each_class_as_target(of_target))
 
 
 class HingeLoss(ClassificationLoss):

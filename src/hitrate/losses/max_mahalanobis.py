@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -47,13 +49,14 @@ def max_mahalanobis_centers(classes: int, features: int, radius: float = 10.0) -
             "needs two classes or more, features >= classes - 1, radius > 0"
         )
     centers = torch.zeros(classes, features, dtype=torch.float64)
-    for i in range(classes):
-        for j in range(min(i, features)):
-            # Makes the product with centre j what a simplex has.
-            inner = centers[i] @ centers[j]
-            centers[i, j] = -(1 / (classes - 1) + inner) / centers[j, j]
-        if i < features:
-            centers[i, i] = (1 - centers[i].square().sum()).clamp(min=0.0).sqrt()
+    # All later centres agree in the coordinates of the earlier ones; `shared` is their product.
+    shared = 0.0
+    for j in range(classes - 1):
+        own = math.sqrt(1 - shared)
+        other = -(1 / (classes - 1) + shared) / own
+        centers[j, j] = own
+        centers[j + 1 :, j] = other
+        shared += other * other
     return (radius * centers).to(torch.get_default_dtype())
 
 
@@ -86,7 +89,9 @@ class MaxMahalanobisHead(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """Features (..., features) to logits (..., C)."""
-        return -0.5 * (z[..., None, :] - self.centers).square().sum(-1)
+        # |z - mu|^2 without a tensor of all differences.
+        squares = z.square().sum(-1, keepdim=True) + self.radius**2
+        return z @ self.centers.T - 0.5 * squares
 
     def extra_repr(self) -> str:
         """The arguments."""

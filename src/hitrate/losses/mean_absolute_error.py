@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from hitrate.links import Mixed
-from hitrate.losses.exact import exact_loss
+from hitrate.losses.batch import Options
+from hitrate.losses.family import family_loss
 from hitrate.losses.module import ClassificationLoss
 
 
@@ -50,35 +51,18 @@ def mean_absolute_error_loss(
     ----------
     Ghosh, Kumar, Sastry. Robust Loss Functions under Label Noise for Deep Neural Networks. 2017.
     """
-    return exact_loss(
+    return family_loss(
+        "mean_absolute_error_loss()",
         logits,
         target,
         noise="gumbel",
         link=Mixed(0.0, 2.0),
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
+        options=Options(weight, ignore_index, reduction, label_smoothing),
     )
 
 
 class MeanAbsoluteErrorLoss(ClassificationLoss):
     """Mean absolute error as a Module; see `mean_absolute_error_loss`."""
-
-    def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__(
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-            label_smoothing=label_smoothing,
-        )
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Loss of logits `input`."""

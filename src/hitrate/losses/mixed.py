@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from hitrate.links import Focused
-from hitrate.losses.exact import exact_loss
+from hitrate.losses.batch import Options
+from hitrate.losses.family import family_loss
 from hitrate.losses.module import ClassificationLoss
 
 
@@ -54,15 +55,13 @@ def mixed_loss(
     ----------
     Battash, Hazan, Wolf. Mixing between the Cross Entropy and the Expectation Loss Terms. 2021.
     """
-    return exact_loss(
+    return family_loss(
+        f"mixed_loss(focus={focus!r})",
         logits,
         target,
         noise="gumbel",
         link=Focused(focus),
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
+        options=Options(weight, ignore_index, reduction, label_smoothing),
     )
 
 

@@ -44,7 +44,7 @@ class ClassificationLoss(nn.CrossEntropyLoss):
         """Positional arguments, and those that differ from their default."""
         shown = []
         for name, parameter in inspect.signature(type(self).__init__).parameters.items():
-            if name == "self":
+            if name == "self" or not hasattr(self, name):
                 continue
             value = getattr(self, name)
             always = parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD

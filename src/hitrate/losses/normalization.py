@@ -27,7 +27,9 @@ def normalize_logits(
         \hat\mu = \frac{\mu - \text{mean}(\mu)}{\sqrt{\text{var}(\mu) + 10^{-5}}}
 
     Where torch.distributed runs, the statistics are of the global batch, and gradients flow
-    through them to every process. Ignored rows and infinite logits do not count.
+    through them to every process: a collective call, which all processes have to make. Under
+    `torch.no_grad` each process is on its own. Ignored rows and infinite logits do not count, and
+    stay as they are; large finite numbers that stand for "no class" do count, so mask with -inf.
 
     Parameters
     ----------
@@ -47,20 +49,27 @@ def normalize_logits(
     counted = torch.isfinite(rows)
     if ignored is not None:
         counted = counted & ~ignored[:, None]
+    # Masked before any arithmetic: an infinite logit times a zero gradient is not a number.
+    finite = rows.masked_fill(~counted, 0.0)
     count = counted.sum().to(rows.dtype)
-    total = rows.masked_fill(~counted, 0.0).sum()
-    total, count = _over_processes(torch.stack([total, count]), process_group).unbind()
-    mean = total / count.clamp(min=1.0)
-    squares = (rows - mean).masked_fill(~counted, 0.0).square().sum()
-    variance = _over_processes(squares, process_group) / (count - 1).clamp(min=1.0)
-    return (rows - mean) * torch.rsqrt(variance + EPSILON)
+    total, count = _over_processes(torch.stack([finite.sum(), count]), process_group).unbind()
+    centred = (finite - total / count.clamp(min=1.0)).masked_fill(~counted, 0.0)
+    squares = _over_processes(centred.square().sum(), process_group)
+    scale = torch.rsqrt(squares / (count - 1).clamp(min=1.0) + EPSILON)
+    return torch.where(counted, centred * scale, rows)
 
 
 def _over_processes(value: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-    """Sum over the processes of a group; the value itself where there is only one."""
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size(group) == 1:
+    """Sum over the processes of a group; the value itself where nobody else takes part.
+
+    Without gradients nobody does: a validation by one process must not wait for the others.
+    """
+    alone = not (dist.is_available() and dist.is_initialized() and torch.is_grad_enabled())
+    if alone or dist.get_world_size(group) == 1:
         return value
-    summed: Tensor = SumOverProcesses.apply(value, group)  # type: ignore[no-untyped-call]
+    compiling = torch.compiler.is_compiling()
+    function = SumOverProcesses if compiling else ForwardModeSumOverProcesses
+    summed: Tensor = function.apply(value, group)  # type: ignore[no-untyped-call]
     return summed
 
 
@@ -68,14 +77,30 @@ class SumOverProcesses(torch.autograd.Function):
     """All-reduce whose gradient is an all-reduce: each process's loss depends on every value."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, group: dist.ProcessGroup | None) -> Tensor:
+    def forward(value: Tensor, group: dist.ProcessGroup | None) -> Tensor:
         """The sum."""
-        ctx.group = group
         value = value.clone()
         dist.all_reduce(value, group=group)
         return value
 
     @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Remember the group."""
+        ctx.group = inputs[1]
+
+    @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         """The sum of the gradients."""
         return SumOverProcesses.apply(grad, ctx.group), None  # type: ignore[no-untyped-call]
+
+
+class ForwardModeSumOverProcesses(SumOverProcesses):
+    """The same with forward mode, whose presence keeps torch.compile from tracing a function."""
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: Any) -> Tensor:
+        """The sum of the tangents."""
+        summed: Tensor = SumOverProcesses.apply(  # type: ignore[no-untyped-call]
+            tangent, ctx.group
+        )
+        return summed

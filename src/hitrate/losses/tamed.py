@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from hitrate.links import Tamed
-from hitrate.losses.exact import exact_loss
+from hitrate.losses.batch import Options
+from hitrate.losses.family import family_loss
 from hitrate.losses.module import ClassificationLoss
 
 
@@ -54,15 +55,13 @@ def tamed_cross_entropy_loss(
     ----------
     Martinez, Stiefelhagen. Taming the Cross Entropy Loss. 2018.
     """
-    return exact_loss(
+    return family_loss(
+        f"tamed_cross_entropy_loss(alpha={alpha!r})",
         logits,
         target,
         noise="gumbel",
         link=Tamed(alpha),
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
+        options=Options(weight, ignore_index, reduction, label_smoothing),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -94,6 +95,8 @@ class ASAM(Optimizer):
             base = base(entries)
         self.base = base
         self._is_perturbed = False
+        self._has_climbed = False
+        self._has_warned = False
         super().__init__(base.param_groups, {**base.defaults, "rho": rho, "eta": eta})
         self._follow_base()
 
@@ -109,6 +112,9 @@ class ASAM(Optimizer):
         self, closure: Callable[[], Any] | None = None, *, model: nn.Module | None = None
     ) -> Any:
         """Take the base's step by the gradients that the parameters now have.
+
+        Without a closure and without a `perturbed` block since the last step, that is the base's
+        plain step; the first such step warns. ``base.step()`` says that it is meant.
 
         Parameters
         ----------
@@ -126,11 +132,14 @@ class ASAM(Optimizer):
         if self._is_perturbed:
             raise RuntimeError("ASAM.step() inside perturbed(): leave the with block first")
         loss = None
-        if closure is not None:
+        if closure is None:
+            self._warn_of_a_plain_step()
+        else:
             with torch.enable_grad():
                 loss = closure()
                 with self.perturbed(model):
                     closure()
+        self._has_climbed = False
         self.base.step()
         return loss
 
@@ -152,6 +161,8 @@ class ASAM(Optimizer):
         """
         if self._is_perturbed:
             raise RuntimeError("ASAM.perturbed() inside perturbed(): leave the outer block first")
+        # The base may have got more groups since.
+        self._share(self.base)
         changed = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
         if not changed:
             raise RuntimeError("ASAM.perturbed() without gradients: call backward() before it")
@@ -161,6 +172,7 @@ class ASAM(Optimizer):
         try:
             self._is_perturbed = True
             self._climb()
+            self._has_climbed = True
             self.zero_grad(set_to_none)
             # Autocast may hold half precision copies of the weights as they were.
             torch.clear_autocast_cache()
@@ -192,6 +204,25 @@ class ASAM(Optimizer):
             # Zero times infinity, where the norm is not finite, is to be zero.
             torch._foreach_add_(params, [step.nan_to_num(0.0, 0.0, 0.0) for step in steps])
 
+    def _warn_of_a_plain_step(self) -> None:
+        if self._has_climbed or self._has_warned:
+            return
+        # Checkpoints of torch.distributed make a state by a step with a learning rate of zero.
+        self._has_warned = any(
+            group.get("lr") != 0 and any(param.grad is not None for param in group["params"])
+            for group in self.base.param_groups
+        )
+        if not self._has_warned:
+            return
+        warnings.warn(
+            "ASAM.step() without perturbed() since the last step is the base's plain step: call "
+            "backward() again inside `with asam.perturbed(model):` before it, or asam.base.step() "
+            "if a plain step is meant",
+            UserWarning,
+            # Behind torch's own wrapper of step.
+            stacklevel=4,
+        )
+
     def _follow_base(self) -> None:
         # Loading a state gives the base new groups and a new state.
         self._share(self.base)
@@ -199,13 +230,19 @@ class ASAM(Optimizer):
 
     def _share(self, base: Optimizer) -> None:
         self.param_groups, self.state = base.param_groups, base.state
-        # A state saved by the base alone knows nothing of these.
+        # A state saved by the base alone, or a group added to it, knows nothing of these.
         for group in self.param_groups:
             group.setdefault("rho", self.defaults["rho"])
             group.setdefault("eta", self.defaults["eta"])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "base": self.base, "_is_perturbed": False}
+        return {
+            **super().__getstate__(),
+            "base": self.base,
+            "_is_perturbed": False,
+            "_has_climbed": self._has_climbed,
+            "_has_warned": self._has_warned,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -15,6 +15,7 @@ from hitrate.optim.norms import local_values, total_norm
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
+    from torch.utils.hooks import RemovableHandle
 
 
 class GradientNormalizer:
@@ -31,6 +32,10 @@ class GradientNormalizer:
     unscaled and clipped by then. A step that `torch.amp.GradScaler` skips, or whose norm is not
     finite, changes neither the mean nor the gradients. All parameter groups share one norm. In a
     step with a closure the division follows each call of the closure.
+
+    An optimizer has one normalizer at most: a second one on the same optimizer, or on an `ASAM` and
+    its base, takes the place of the first, with a mean of its own. A copied or unpickled normalizer
+    hangs on the optimizer that came with it; an optimizer copied alone has none.
 
     Parameters
     ----------
@@ -79,7 +84,8 @@ class GradientNormalizer:
         self.process_group = process_group
         # Zero until the first gradient that is not.
         self._mean: Tensor | None = None
-        self._hook = self.optimizer.register_step_pre_hook(self._before_step)
+        self._hook: RemovableHandle | None = None
+        self._hang()
 
     @property
     def mean_norm(self) -> Tensor:
@@ -88,7 +94,9 @@ class GradientNormalizer:
 
     def remove(self) -> None:
         """Leave the optimizer's gradients alone from now on."""
-        self._hook.remove()
+        if self._hook is not None:
+            self._hook.remove()
+        self._hook = None
 
     def state_dict(self) -> dict[str, Any]:
         """The running mean, as a number."""
@@ -97,6 +105,24 @@ class GradientNormalizer:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on with the running mean of `state_dict`."""
         self._mean = torch.tensor(state_dict["mean_norm"], dtype=torch.float64)
+
+    def _hang(self) -> None:
+        # The hooks themselves say who divides already, so there is no list to keep.
+        for hook in list(self.optimizer._optimizer_step_pre_hooks.values()):
+            earlier = getattr(hook, "__self__", None)
+            if isinstance(earlier, GradientNormalizer):
+                earlier.remove()
+        self._hook = self.optimizer.register_step_pre_hook(self._before_step)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_hook": None, "hangs": self._hook is not None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        hangs = state.pop("hangs")
+        vars(self).update(state)
+        # Hooks stay behind when an optimizer is copied.
+        if hangs:
+            self._hang()
 
     def _before_step(
         self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]

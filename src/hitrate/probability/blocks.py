@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor
 
@@ -10,8 +12,17 @@ BLOCK = 2**15
 
 
 def is_eager_cpu(a: Tensor) -> bool:
-    """Whether looking at values is free: not on a GPU, not while tracing."""
-    return a.device.type == "cpu" and not torch.compiler.is_compiling()
+    """Whether looking at values is free: not on a GPU, not while tracing, not if there are none."""
+    has_values = type(a) in (Tensor, torch.nn.Parameter)
+    return has_values and a.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def full_precision(a: Tensor) -> AbstractContextManager[None]:
+    """A block in which autocast does not lower the precision of sums."""
+    kind = a.device.type
+    if not torch.amp.is_autocast_available(kind):
+        return nullcontext()
+    return torch.autocast(kind, enabled=False)
 
 
 def block_size() -> int:

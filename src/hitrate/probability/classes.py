@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from hitrate.probability import checks
-from hitrate.probability.blocks import blocks, is_eager_cpu
+from hitrate.probability.blocks import blocks, full_precision, is_eager_cpu
 from hitrate.probability.noises import NORMAL, Noise
 from hitrate.probability.rays import FARTHEST
 
@@ -69,7 +69,8 @@ def log_class_probabilities(
     For classes up to 40 sigma below the highest the error of log p, relative where it is below -1,
     is at most 5e-6 in float32 and 1e-9 in float64; that of its gradient 5e-5 and 1e-7 of the
     largest entry. A certain winner keeps the digits of 1 - p. Classes more than 80 sigma below have
-    log p within 0.3 % and its gradient within a tenth, which leaves the others as they are.
+    log p within 0.3 % and its gradient within a tenth, which leaves the others as they are; those
+    more than 5000 sigma below count as 5000 below.
 
     Examples
     --------
@@ -122,8 +123,7 @@ def _log_probabilities(logits: Tensor, sigma: float | Tensor, noise: str, call: 
     kind = checks.noise_named(noise, call)
     if scale.shape[1] > 1:
         raise ValueError(f"{call}: takes one sigma per row, got {tuple(scale.shape)}")
-    # Autocast would lower the precision of the sums.
-    with torch.autocast(scores.device.type, enabled=False):
+    with full_precision(scores):
         # Only differences count, so the highest may be 0. A class at -inf is out whatever sigma
         # is, and must not give it a NaN gradient; a row with nothing else is undefined.
         top = scores.detach().amax(1, keepdim=True)

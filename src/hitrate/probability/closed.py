@@ -34,11 +34,12 @@ def log_softmax_of_target(
 
     A margin r lifts every rival to at least r below the target, which clips mu_y - mu_i at r.
     """
-    # A rival at -inf is out whatever sigma is: it must not give sigma a NaN gradient.
-    out = torch.isneginf(logits)
-    scores = (logits.masked_fill(out, 0.0) / sigma).masked_fill(out, -torch.inf)
     target = target[:, None]
+    # A class at -inf is out whatever sigma and margin are: it must not give them a NaN gradient,
+    # nor become a rival at the margin.
+    out = torch.isneginf(logits)
+    scores = logits.masked_fill(out, 0.0)
     if margin is not None:
-        floor = (logits.gather(1, target) - margin) / sigma
-        scores = torch.maximum(scores, floor)
+        scores = torch.maximum(scores, scores.gather(1, target) - margin)
+    scores = (scores / sigma).masked_fill(out, -torch.inf)
     return torch.log_softmax(scores, 1).gather(1, target)[:, 0]

@@ -18,6 +18,8 @@ from torch import Tensor
 ABSENT = 1e4
 # Real rivals are clipped here, where they always lose too, so that ABSENT marks the target alone.
 FARTHEST = 5e3
+# And here, where squares are still finite in float32.
+LOWEST = -1e15
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,9 @@ class Rays:
         free = None
         if margin is not None:
             free = distance < margin
-            distance.clamp_(max=margin)
-        a = (distance / sigma).clamp_(max=FARTHEST).scatter_(1, target, ABSENT)
+            # A class at -inf is no rival: the margin does not bring it closer.
+            distance = distance.clamp_(max=margin).masked_fill_(torch.isneginf(logits), torch.inf)
+        a = (distance / sigma).clamp_(LOWEST, FARTHEST).scatter_(1, target, ABSENT)
         b = None
         if sigma.shape[1] > 1:
             b = (sigma.gather(1, target) / sigma).scatter(1, target, 0.0)

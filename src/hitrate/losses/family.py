@@ -1,0 +1,76 @@
+"""The family: a noise, a link, and cross entropy's manners. Named losses are points of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from hitrate.links import Link, link_named
+from hitrate.losses.batch import Batch, Options
+from hitrate.losses.normalization import normalize_logits
+from hitrate.probability import log_class_probabilities, log_expected_accuracy
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+
+def family_loss(
+    call: str,
+    logits: Tensor,
+    target: Tensor,
+    sigma: float | Tensor = 1.0,
+    *,
+    noise: str,
+    link: str | Link,
+    options: Options,
+    margin: float | None = None,
+    normalize: bool = False,
+    method: str = "auto",
+    backend: str = "auto",
+    nodes: int | None = None,
+    samples: int = 16,
+    generator: torch.Generator | None = None,
+    process_group: ProcessGroup | None = None,
+) -> Tensor:
+    """A link of log p; the arguments are those of `exact_loss`, `call` is what complaints show."""
+    kind = link_named(link, call)
+    batch = Batch.of(logits, target, options, call)
+    scale = batch.rows_of(sigma, "sigma")
+    if normalize:
+        batch = replace(batch, logits=normalize_logits(batch.logits, batch.ignored, process_group))
+
+    def log_p(rows: Tensor, y: Tensor, scale: float | Tensor = scale) -> Tensor:
+        return log_expected_accuracy(
+            rows,
+            y,
+            scale,
+            margin=margin,
+            noise=noise,
+            method=method,
+            backend=backend,
+            nodes=nodes,
+            samples=samples,
+            generator=generator,
+        )
+
+    def log_p_of_classes(rows: Tensor) -> Tensor:
+        per_class = isinstance(scale, Tensor) and scale.dim() == 2
+        by_default = method == "auto" and backend in ("auto", "torch") and nodes is None
+        if margin is None and by_default and not per_class:
+            return log_class_probabilities(rows, scale, noise=noise)
+        # Each class as the target of a copy of the row.
+        count, classes = rows.shape
+        every = torch.arange(classes, device=rows.device).repeat(count)
+        spread = scale
+        if isinstance(scale, Tensor) and scale.dim() and scale.shape[0] == count:
+            spread = scale.repeat_interleave(classes, 0)
+        return log_p(rows.repeat_interleave(classes, 0), every, spread).view(count, classes)
+
+    if kind.of_batch:
+        return batch.loss(log_p, log_p_of_classes, kind.pool)
+    return batch.loss(
+        lambda rows, y: kind(log_p(rows, y)), lambda rows: kind(log_p_of_classes(rows))
+    )
