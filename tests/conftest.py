@@ -5,6 +5,10 @@ import hypothesis
 import pytest
 import torch
 
+# Before anything imports Triton: without a GPU its kernels run in its interpreter.
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # The same examples in every run, and no limit on one example: torch's first call is slow.

@@ -32,7 +32,10 @@ WRONG = {
     "noise": ({"noise": "cauchy"}, "noise='cauchy' is not one of 'normal', 'logistic', 'gumbel'"),
     "method": ({"method": "magic"}, "method='magic'.*'auto', 'quadrature', 'gridded'"),
     "backend": ({"backend": "tpu"}, "backend='tpu'.*is not one of 'auto', 'torch', 'triton'"),
-    "backend_cannot_run": ({"backend": "triton"}, "backend='triton'.*cannot run"),
+    "backend_cannot_run": (
+        {"backend": "triton", "noise": "logistic"},
+        "backend='triton'.*cannot run: the kernels are for normal noise",
+    ),
     "nodes": ({"nodes": 3}, "nodes must be a whole number >= 4, got 3"),
     "samples": ({"method": "genz", "samples": 0}, "samples must be a whole number >= 1, got 0"),
     "gridded_noise": ({"method": "gridded", "noise": "gumbel"}, "gridded is for normal noise"),

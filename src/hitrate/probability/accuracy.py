@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from importlib.util import find_spec
+
 import torch
 from torch import Tensor
 
 from hitrate.probability import checks
-from hitrate.probability.autograd import Method, log_probability
-from hitrate.probability.blocks import is_eager_cpu
+from hitrate.probability.autograd import Kernel, Method, log_probability
+from hitrate.probability.blocks import full_precision, is_eager_cpu
 from hitrate.probability.closed import log_softmax_of_target, two_classes
 from hitrate.probability.general import general_quadrature
 from hitrate.probability.genz import genz
@@ -18,6 +21,8 @@ from hitrate.probability.quadrature import quadrature
 
 METHODS = ("auto", "quadrature", "gridded", "genz", "monte_carlo")
 BACKENDS = ("auto", "torch", "triton")
+# Found without importing it, and here: a compiler cannot trace the search.
+HAS_TRITON = find_spec("triton") is not None
 # Below, the direct sum over rivals is faster than spreading them on a grid.
 GRIDDED_FROM = 8
 
@@ -61,7 +66,7 @@ def log_expected_accuracy(
         How p is computed. "auto" takes a closed form where there is one, "gridded" for many
         classes in float32, and "quadrature" otherwise. The last two are sampled references.
     backend : {"auto", "torch", "triton"}
-        What computes it.
+        What computes it. "auto" takes the Triton kernels on a GPU, for normal noise in float32.
     nodes : int, optional
         Nodes per row for "quadrature", per unit of the scaled margin for "gridded"; by default
         enough for the dtype.
@@ -95,8 +100,7 @@ def log_expected_accuracy(
     run = _method(kind, scores, scale, method, backend, nodes, samples, generator, call)
     if not len(scores):
         return scores.sum(1)
-    # Autocast would lower the precision of the sums.
-    with torch.autocast(scores.device.type, enabled=False):
+    with full_precision(scores):
         if run is None:
             return log_softmax_of_target(scores, target, scale, margin)
         learned = isinstance(sigma, Tensor)
@@ -151,12 +155,10 @@ def _method(
     samples: int,
     generator: torch.Generator | None,
     call: str,
-) -> Method | None:
+) -> Method | Kernel | None:
     """The function that computes log p and its slopes; None for the softmax of Gumbel noise."""
     if backend not in BACKENDS:
         raise ValueError(f"{call}: backend is not one of {', '.join(map(repr, BACKENDS))}")
-    if backend == "triton":
-        raise ValueError(f"{call}: the triton backend cannot run: this version has no kernels")
     if method not in METHODS:
         raise ValueError(f"{call}: method is not one of {', '.join(map(repr, METHODS))}")
     samples = checks.count_of(samples, "samples", 1, call)
@@ -164,6 +166,14 @@ def _method(
 
     per_class = sigma.shape[1] > 1
     normal = noise.name == "normal"
+    if backend == "triton" or (backend == "auto" and logits.is_cuda):
+        why_not = _why_no_kernel(noise, logits, per_class, method, nodes)
+        if why_not is None:
+            from hitrate.kernels.launch import log_probability as kernel
+
+            return Kernel(kernel)
+        if backend == "triton":
+            raise ValueError(f"{call}: the triton backend cannot run: {why_not}")
     if method == "auto":
         method = _choose(noise, logits, per_class)
     elif method in ("gridded", "genz") and not normal:
@@ -186,6 +196,23 @@ def _method(
     if normal and not per_class:
         return lambda a, b: (*quadrature(a, nodes=nodes), None)
     return lambda a, b: general_quadrature(a, b, noise, nodes=nodes)
+
+
+def _why_no_kernel(
+    noise: Noise, logits: Tensor, per_class: bool, method: str, nodes: int | None
+) -> str | None:
+    """What keeps the kernels from this call; None if nothing does."""
+    if noise.name != "normal" or per_class:
+        return "the kernels are for normal noise with one sigma per row"
+    if method != "auto" or nodes is not None:
+        return "the kernels choose method and nodes themselves"
+    if logits.dtype != torch.float32:
+        return f"the kernels compute in float32, the logits are {logits.dtype}"
+    if not HAS_TRITON:
+        return "triton is not installed"
+    if not logits.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
+        return f"the logits are on {logits.device.type}, without TRITON_INTERPRET=1"
+    return None
 
 
 def _choose(noise: Noise, logits: Tensor, per_class: bool) -> str:

@@ -8,7 +8,7 @@ so `vmap` folds its axis into the rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,13 +22,19 @@ from hitrate.probability.rays import Rays
 Method = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor, Tensor | None]]
 
 
+class Kernel(NamedTuple):
+    """A method that goes all the way: logits, target, sigma, margin -> log p and its gradients."""
+
+    run: Callable[[Tensor, Tensor, Tensor, float | None], tuple[Tensor, Tensor, Tensor]]
+
+
 def log_probability(
     logits: Tensor,
     target: Tensor,
     sigma: Tensor,
     margin: float | None,
     noise: Noise,
-    method: Method,
+    method: Method | Kernel,
     *,
     learned: bool,
 ) -> Tensor:
@@ -55,9 +61,11 @@ class LogProbability(torch.autograd.Function):
         margin: float | None,
         learned: bool,
         noise: Noise,
-        method: Method,
+        method: Method | Kernel,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The value, and its gradient in logits and sigma, which autograd does not see."""
+        if isinstance(method, Kernel):
+            return method.run(logits, target, sigma, margin)
         rays = Rays.of(logits, target, sigma, margin)
         log_p, slope, slope_b = method(rays.a, rays.b)
         if learned:

@@ -61,6 +61,9 @@ def sigma_of(sigma: float | Tensor, logits: Tensor, call: str) -> Tensor:
         if not (isinstance(sigma, int | float) and 0 < sigma < math.inf):
             raise ValueError(f"{call}: sigma must be a positive number, got {sigma!r}")
         return logits.new_full((), float(sigma)).expand(rows, 1)
+    if sigma.dim() == 0:
+        # Like any number, it may come from anywhere.
+        sigma = sigma.to(logits.device)
     if sigma.dim() < 2 and sigma.shape in ((), (1,), (rows,)):
         column = sigma.reshape(-1, 1).expand(rows, 1)
     elif sigma.dim() == 2 and sigma.shape[0] in (1, rows) and sigma.shape[1] in (1, classes):

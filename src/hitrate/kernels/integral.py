@@ -1,0 +1,213 @@
+"""The integral of `hitrate.probability.quadrature` as device functions, in float32.
+
+    log p = log int phi(t) prod_i Phi(a_i + t)^(w_i) dt
+
+for rows of margins a (R, P) with weights w (R, P): 1 for a rival, 0 for padding, and any number
+for a margin that stands for many. Plain arithmetic only, so that the same code runs in Triton's
+interpreter. The numbers in brackets are equations of docs/math.md.
+"""
+
+import triton
+import triton.language as tl
+
+LOG_SQRT_2PI: tl.constexpr = tl.constexpr(0.9189385332046727)
+INV_SQRT_2PI: tl.constexpr = tl.constexpr(0.3989422804014327)
+SQRT_2_OVER_PI: tl.constexpr = tl.constexpr(0.7978845608028654)
+SQRT_HALF: tl.constexpr = tl.constexpr(0.7071067811865476)
+# Log of what may be left outside an interval.
+DROP: tl.constexpr = tl.constexpr(18.0)
+# Rows whose sum of log Phi(a_i) exceeds log 0.75 integrate 1 - p.
+AHEAD: tl.constexpr = tl.constexpr(-0.2876820724517809)
+# Places of the peak beyond which Laplace's formula serves.
+REMOTE: tl.constexpr = tl.constexpr(5e3)
+TINY: tl.constexpr = tl.constexpr(1.1754944e-38)
+
+
+@triton.jit
+def erfcx(z):
+    """exp(z^2) erfc(z) for z >= 0: a polynomial in 1 / (1 + 0.4 z), relative error 4e-7."""
+    t = 1.0 / (1.0 + 0.4 * z)
+    p = -0.02921544559
+    p = p * t + 0.1404483997
+    p = p * t - 0.2355309425
+    p = p * t + 0.1375659124
+    p = p * t - 0.04689852423
+    p = p * t + 0.08391796707
+    p = p * t + 0.1190078478
+    p = p * t + 0.1717393617
+    p = p * t + 0.2076137222
+    p = p * t + 0.2256758604
+    p = p * t + 0.2256758348
+    return p * t
+
+
+@triton.jit
+def log1m(q):
+    """log(1 - q) for 0 <= q <= 1/2: -q times a polynomial, relative error near rounding."""
+    p = 1.44105088
+    p = p * q - 1.69569782
+    p = p * q + 1.25757698
+    p = p * q - 0.203499659
+    p = p * q + 0.269603538
+    p = p * q + 0.242806252
+    p = p * q + 0.333700541
+    p = p * q + 0.499992854
+    p = p * q + 1.0
+    return -q * p
+
+
+@triton.jit
+def log_cdf_and_hazard(x):
+    """log Phi and h = phi / Phi for any finite x; and log(erfcx / 2), log Phi + x^2 / 2 if x < 0.
+
+    erfcx gives both tails: Phi itself behind, 1 - Phi ahead.
+    """
+    half = 0.5 * x * x
+    scaled = erfcx(tl.abs(x) * SQRT_HALF)
+    bell = tl.exp(-half)
+    tail = tl.minimum(0.5 * scaled * bell, 0.5)
+    behind = x < 0
+    flat = tl.log(0.5 * scaled)
+    log_cdf = tl.where(behind, flat - half, log1m(tail))
+    over = tl.where(behind, SQRT_2_OVER_PI, bell * INV_SQRT_2PI)
+    hazard = over / tl.where(behind, scaled, 1.0 - tail)
+    return log_cdf, hazard, flat
+
+
+@triton.jit
+def look(a, w, t):
+    """Sum of log Phi(a + t), its derivative A, and -(its second derivative) / A: each (R,)."""
+    x = a + t[:, None]
+    log_cdf, hazard, _ = log_cdf_and_hazard(x)
+    # h (x + h) tends to 1, and x + h to 0 by cancellation, far behind.
+    inverse = 1.0 / tl.maximum(x * x, 1.0)
+    second = tl.where(x < -8.0, 1.0 - inverse + 6.0 * inverse * inverse, hazard * (x + hazard))
+    height = tl.sum(w * log_cdf, 1)
+    first = tl.maximum(tl.sum(w * hazard, 1), TINY)
+    return height, first, tl.maximum(tl.sum(w * second, 1) / first, 1e-30)
+
+
+@triton.jit
+def interval(a, w, closest, log_classes, SEARCH: tl.constexpr):
+    """Ends of the interval of t that holds all but exp(-DROP) of the integrand, (8) to (11).
+
+    Also the integrand's log near its peak, whether the row is ahead, and Laplace's formula.
+    """
+    height, first, bend = look(a, w, tl.zeros_like(closest))
+    ahead = height > AHEAD
+    t = tl.where(ahead, -0.5 * closest, first / (1.0 + first * bend))
+    height, first, bend = look(a, w, t)
+    low = tl.zeros_like(t)
+    high = tl.full(t.shape, float("inf"), tl.float32)
+    turns = 0
+    while turns < SEARCH:
+        low, high = tl.where(first > t, t, low), tl.where(first > t, high, t)
+        sag = 1.0 - tl.exp(-0.7 * bend * bend)
+        # Behind: log A(t + s) = log(t + s), with log A a parabola in s (8).
+        behind = tl.where(ahead, 1.0, t)
+        s = tl.zeros_like(t)
+        for _ in tl.static_range(2):
+            gap = tl.log(first / (behind + s)) - s * (bend + 0.5 * sag * s)
+            s = tl.maximum(s + gap / (bend + sag * s + 1.0 / (behind + s)), -0.9 * behind)
+        step = t + s
+        step = tl.where(step < high, step, 0.5 * (low + high))
+        # Ahead: t = A - bend (10).
+        newton = t + (first - bend - t) / (1.0 + sag + first * bend)
+        t = tl.where(ahead, newton, step)
+        height, first, bend = look(a, w, t)
+        # Half a standard deviation from the peak is near enough.
+        gap = first - t - tl.where(ahead, bend, 0.0)
+        off = (gap * gap > 0.25 * (1.0 + first * bend)) & ((first > TINY) | (ahead == 0))
+        turns = tl.where(tl.max(off.to(tl.int32), 0) > 0, turns + 1, SEARCH)
+
+    # Behind (9).
+    tilt = first - t
+    curvature = 1.0 + first * bend
+    right = tl.minimum(
+        tl.sqrt(t * t - 2.0 * height + 2.0 * DROP),
+        t + tilt + tl.sqrt(tilt * tilt + 2.0 * DROP),
+    )
+    left = t - (tl.sqrt(tilt * tilt + 2.0 * curvature * (DROP + 2.0)) - tilt) / curvature
+    # Ahead (11).
+    level = DROP + log_classes + tl.log(1.0 + tl.abs(t))
+    level = level + 0.5 * t * t - height - tl.log(first)
+    radius = tl.sqrt(tl.maximum(level - LOG_SQRT_2PI - 0.25 * closest * closest, 1.0))
+    middle = -0.5 * closest
+    beyond = tl.sqrt(2.0 * level) - closest
+    left = tl.where(ahead, middle - radius, left)
+    right = tl.where(ahead, tl.where(radius > -middle, beyond, middle + radius), right)
+    return left, right, t, height, tilt, curvature, ahead
+
+
+@triton.jit
+def lower_tail(x):
+    """Phi."""
+    tail = 0.5 * erfcx(tl.abs(x) * SQRT_HALF) * tl.exp(-0.5 * x * x)
+    return tl.where(x < 0, tail, 1.0 - tail)
+
+
+@triton.jit
+def integrate(
+    a, w, closest, log_classes, NODES: tl.constexpr, GROUP: tl.constexpr, SEARCH: tl.constexpr
+):
+    """log p (R,), its slope (R, P) in margins of weight one, and the sum of all slopes (R,).
+
+    Nodes are taken GROUP at a time, of which NODES is a multiple.
+    """
+    left, right, middle, height, tilt, curvature, ahead = interval(
+        a, w, closest, log_classes, SEARCH
+    )
+    reference = height - 0.5 * middle * middle
+    # The integrand is measured from its value at the middle, the linear parts of all rivals
+    # together: far behind, heights of thousands would leave no digits for their differences.
+    at_middle = a + middle[:, None]
+    log_cdf_0, hazard_0, flat_0 = log_cdf_and_hazard(at_middle)
+    far = at_middle < -8.0
+    inverse = 1.0 / tl.maximum(at_middle * at_middle, 1.0)
+    excess = (1.0 - inverse * (2.0 - 10.0 * inverse)) / tl.where(far, at_middle, 1.0)
+    base = tl.where(far, flat_0, log_cdf_0)[:, None, :]
+    linear = tl.where(far, excess, -hazard_0)[:, None, :]
+    bow = tl.where(far, 0.5, 0.0)[:, None, :]
+
+    step = (right - left) / (NODES - 1)
+    total = tl.zeros_like(left)
+    missed = tl.zeros_like(left)
+    slope = tl.zeros_like(a)
+    pull = tl.zeros_like(left)
+    within = tl.arange(0, GROUP)
+    for start in range(0, NODES, GROUP):
+        t = left[:, None] + step[:, None] * (start + within).to(tl.float32)[None, :]  # (R, GROUP)
+        x = a[:, None, :] + t[:, :, None]  # (R, GROUP, P)
+        log_cdf, hazard, flat = log_cdf_and_hazard(x)
+        # What was far behind at the middle is measured by log Phi + x^2 / 2, ahead or not.
+        d = t - middle[:, None]
+        e = d[:, :, None]
+        flat = tl.where(x < 0.0, flat, log_cdf + 0.5 * x * x)
+        bend = tl.where(bow > 0.0, flat, log_cdf) - base + e * (linear - bow * e)
+        bent = tl.sum(w[:, None, :] * bend, 2)  # (R, GROUP)
+        hazards = tl.sum(w[:, None, :] * hazard, 2)
+        weight = tl.exp(d * (tilt[:, None] - 0.5 * d) + bent)
+        total += tl.sum(weight, 1)
+        pull += tl.sum(weight * hazards, 1)
+        slope += tl.sum(hazard * weight[:, :, None], 1)
+        # By parts: 1 - p = int Phi(t) d(prod Phi), a sum of positive terms.
+        level = height[:, None] + (tilt + middle)[:, None] * d + bent
+        missed += tl.sum(lower_tail(t) * tl.exp(tl.minimum(level, 0.0)) * hazards, 1)
+    scale = reference + tl.log(step) - LOG_SQRT_2PI
+    missed = tl.minimum(missed * step, 1.0)
+    log_p = tl.where(
+        ahead,
+        tl.where(missed < 0.5, log1m(tl.minimum(missed, 0.5)), tl.log(1.0 - missed)),
+        tl.log(total) + scale,
+    )
+    share = tl.where(ahead, tl.exp(tl.minimum(scale - log_p, 80.0)), 1.0 / total)
+    slope *= share[:, None]
+    pull *= share
+
+    peak = middle + tilt / curvature
+    remote = peak > REMOTE
+    laplace = reference + 0.5 * (tilt * tilt / curvature - tl.log(curvature))
+    _, at_peak, _ = log_cdf_and_hazard(a + tl.where(remote, peak, 0.0)[:, None])
+    slope = tl.where(remote[:, None], at_peak, slope)
+    pull = tl.where(remote, tl.sum(w * at_peak, 1), pull)
+    return tl.where(remote, laplace, log_p), slope, pull
