@@ -54,7 +54,7 @@ class Batch:
         axis = min(1, scores.dim() - 1)
         classes = scores.shape[axis]
         layout = scores.shape[:axis] + scores.shape[axis + 1 :]
-        rows = scores.movedim(axis, -1).reshape(-1, classes)
+        rows = scores if scores.dim() == 2 else scores.movedim(axis, -1).reshape(-1, classes)
         weight = options.weight
         if weight is not None and weight.shape != (classes,):
             raise ValueError(
@@ -111,15 +111,16 @@ class Batch:
         smoothing, weight = self.options.label_smoothing, self.options.weight
         if weight is not None:
             weight = weight.to(self.logits)
+        coefficient: Tensor | None
         with full_precision(self.logits):
             if self.is_soft or smoothing > 0:
                 terms = of_classes(self.logits)
-                coefficient = self._probabilities(terms, smoothing)
-                coefficient = coefficient if weight is None else coefficient * weight
+                q = self._probabilities(terms, smoothing)
+                coefficient = q if weight is None else q * weight
             else:
                 terms = of_target(self.logits, self.target)
-                coefficient = torch.ones_like(terms) if weight is None else weight[self.target]
-            return self._reduce(terms, coefficient, self._total(terms, weight), pool)
+                coefficient = None if weight is None else weight[self.target]
+            return self._reduce(terms, coefficient, weight, pool)
 
     def _probabilities(self, terms: Tensor, smoothing: float) -> Tensor:
         """Target probabilities (R, C), smoothed."""
@@ -130,42 +131,50 @@ class Batch:
             q = torch.zeros_like(terms).scatter(1, self.target[:, None], 1.0)
         return q if smoothing == 0 else q * (1 - smoothing) + smoothing / classes
 
-    def _total(self, terms: Tensor, weight: Tensor | None) -> Tensor:
+    def _total(self, weight: Tensor | None) -> Tensor | int:
         """What the mean divides by."""
         if self.ignored is None:
-            return terms.new_full((), self.logits.shape[0])
+            return self.logits.shape[0]
         if weight is None:
-            return (~self.ignored).sum().to(terms.dtype)
-        return weight[self.target].masked_fill(self.ignored, 0.0).sum()
+            total = (~self.ignored).sum()
+        else:
+            total = weight[self.target].masked_fill(self.ignored, 0.0).sum()
+        if self.options.label_smoothing == 0:
+            return total
+        # Smoothing leaves something even where no target has weight; cross entropy says NaN.
+        return torch.where(total == 0, torch.nan, total)
 
     def _reduce(
-        self, terms: Tensor, coefficient: Tensor, total: Tensor, pool: Pool | None
+        self,
+        terms: Tensor,
+        coefficient: Tensor | None,
+        weight: Tensor | None,
+        pool: Pool | None,
     ) -> Tensor:
-        """One number, or one per row in the layout of the call."""
+        """One number, or one per row in the layout of the call; no coefficient stands for 1."""
         reduction = self.options.reduction
-        # Smoothing leaves something even where no target has weight; cross entropy says NaN.
-        total = total.masked_fill(total == 0, torch.nan)
         if pool is not None:
             if reduction != "mean":
                 raise ValueError(
                     f"{self.call}: a link of the whole batch has no reduction={reduction!r}; "
                     "it can only be 'mean'"
                 )
+            coefficient = torch.ones_like(terms) if coefficient is None else coefficient
             if self.ignored is not None:
                 aside = self.ignored.reshape(-1, *[1] * (terms.dim() - 1))
                 coefficient = coefficient.masked_fill(aside, 0.0)
-            return pool(terms, coefficient, total)
-        # What has no part in a row adds nothing, be it infinite; cross entropy would say NaN.
-        rows = (terms * coefficient).masked_fill(coefficient == 0, 0.0)
-        rows = rows.sum(1) if rows.dim() == 2 else rows
+            return pool(terms, coefficient, torch.as_tensor(self._total(weight)).to(terms))
+        rows = terms
+        if coefficient is not None:
+            # What has no part in a row adds nothing, be it infinite; cross entropy would say NaN.
+            rows = (terms * coefficient).masked_fill(coefficient == 0, 0.0)
+            rows = rows.sum(1) if rows.dim() == 2 else rows
         if self.ignored is not None:
             # Last, so that what divides by zero does not reach the gradient of ignored rows.
             rows = rows.masked_fill(self.ignored, 0.0)
         if reduction == "none":
             return rows.reshape(self.layout)
-        if reduction == "sum":
-            return rows.sum()
-        return rows.sum() / total
+        return rows.sum() if reduction == "sum" else rows.sum() / self._total(weight)
 
 
 def each_class_as_target(of_target: OfTarget) -> OfClasses:
@@ -207,11 +216,13 @@ def _check_range(indices: Tensor, classes: int, call: str) -> None:
     """Complain about the first target out of range, where looking is free."""
     if not is_eager_cpu(indices):
         return
-    wrong = (indices < 0) | (indices >= classes)
+    if not indices.numel():
+        return
     try:
-        found = indices[wrong][0] if bool(wrong.any()) else None
+        lowest, highest = (int(end) for end in indices.aminmax())
     except RuntimeError:
         # Inside vmap a value cannot be looked at.
         return
-    if found is not None:
-        raise ValueError(f"{call}: target {int(found)} is out of range for {classes} classes")
+    if lowest < 0 or highest >= classes:
+        wrong = lowest if lowest < 0 else highest
+        raise ValueError(f"{call}: target {wrong} is out of range for {classes} classes")

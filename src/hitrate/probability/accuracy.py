@@ -101,9 +101,9 @@ def log_expected_accuracy(
     if not len(scores):
         return scores.sum(1)
     with full_precision(scores):
-        if run is None:
-            return log_softmax_of_target(scores, target, scale, margin)
         learned = isinstance(sigma, Tensor)
+        if run is None:
+            return log_softmax_of_target(scores, target, scale, margin, learned=learned)
         return log_probability(scores, target, scale, margin, kind, run, learned=learned)
 
 

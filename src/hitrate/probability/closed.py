@@ -28,13 +28,16 @@ def two_classes(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def log_softmax_of_target(
-    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None
+    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None, *, learned: bool
 ) -> Tensor:
     """log p for Gumbel noise: the target's log softmax of logits / sigma.
 
     A margin r lifts every rival to at least r below the target, which clips mu_y - mu_i at r.
+    `learned` says whether sigma may want a gradient.
     """
     target = target[:, None]
+    if margin is None and not learned:
+        return torch.log_softmax(logits / sigma, 1).gather(1, target)[:, 0]
     # A class at -inf is out whatever sigma and margin are: it must not give them a NaN gradient,
     # nor become a rival at the margin.
     out = torch.isneginf(logits)
