@@ -176,3 +176,14 @@ def test_pruning_takes_any_layout_and_leaves_ignored_samples_alone():
         loss.prune(logits, target + 1 + 100 * (target < 0), index)
     with pytest.raises(ValueError, match="not probabilities"):
         loss.prune(logits, logits, index)
+
+
+def test_the_max_mahalanobis_head_takes_any_precision():
+    head = hitrate.MaxMahalanobisHead(4, 7)
+    z = torch.randn(5, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    truth = -0.5 * (z[:, None, :] - head.centers.double()).square().sum(-1)
+    torch.testing.assert_close(head(z), truth)
+    half = z.to(torch.bfloat16)
+    assert head(half).dtype == torch.float32
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(head(z.float()), truth.float(), rtol=1e-5, atol=1e-4)

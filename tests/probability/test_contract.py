@@ -289,3 +289,12 @@ def test_layout_in_memory_does_not_matter():
     expanded = logits[:1].expand(20, 12)
     found = hitrate.log_expected_accuracy(expanded, target[:1].expand(20))
     torch.testing.assert_close(found, expected[:1].expand(20))
+
+
+def test_differences_beyond_the_largest_number_are_finite_losses():
+    big = torch.finfo(torch.float32).max
+    logits = torch.tensor([[-big, big, 0.0], [0.0, big, 1.0]], requires_grad=True)
+    for noise in ("normal", "logistic"):
+        value = hitrate.log_expected_accuracy(logits, torch.tensor([0, 0]), noise=noise)
+        (gradient,) = torch.autograd.grad(value.sum(), logits)
+        assert value.isfinite().all() and gradient.isfinite().all()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from hitrate.losses.batch import Batch, Options
 from hitrate.losses.module import ClassificationLoss
+from hitrate.probability.blocks import full_precision
 
 
 def max_mahalanobis_centers(classes: int, features: int, radius: float = 10.0) -> Tensor:
@@ -89,9 +90,12 @@ class MaxMahalanobisHead(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """Features (..., features) to logits (..., C)."""
-        # |z - mu|^2 without a tensor of all differences.
-        squares = z.square().sum(-1, keepdim=True) + self.radius**2
-        return z @ self.centers.T - 0.5 * squares
+        dtype = torch.promote_types(z.dtype, self.centers.dtype)
+        # |z - mu|^2 without a tensor of all differences; squares need their digits.
+        with full_precision(z):
+            z, centers = z.to(dtype), self.centers.to(dtype)
+            squares = z.square().sum(-1, keepdim=True) + self.radius**2
+            return z @ centers.T - 0.5 * squares
 
     def extra_repr(self) -> str:
         """The arguments."""

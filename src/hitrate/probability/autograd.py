@@ -210,8 +210,8 @@ def _mend(
     nothing finite changes that.
     """
     own = logits.gather(1, target[:, None])[:, 0]
-    # Every case below shows in the target's logit or in log p.
-    if is_eager_cpu(logits) and bool(torch.isfinite(own + log_p).all()):
+    # Every case below shows in the target's logit or in log p, margins being clipped at -1e15.
+    if is_eager_cpu(logits) and bool((torch.isfinite(own) & (log_p > -1e14)).all()):
         return log_p, to_logits, to_sigma
     top = logits.amax(1)
     undefined = ~torch.isfinite(top)
