@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hitrate.probability.blocks import full_precision, is_eager_cpu
+from hitrate.probability import checks
+from hitrate.probability.blocks import full_precision
 
 REDUCTIONS = ("mean", "sum", "none")
-INDEX_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 # Loss (R,) of rows (R, C) with targets (R,).
 OfTarget = Callable[[Tensor, Tensor], Tensor]
@@ -50,7 +50,12 @@ class Batch:
     def of(logits: Tensor, target: Tensor, options: Options, call: str) -> Batch:
         """Check the arguments of a loss and lay them out as rows."""
         _check_options(options, call)
-        scores = _scores(logits, call)
+        scores = checks.scores_of(logits, call)
+        if logits.dim() < 1 or logits.shape[min(1, logits.dim() - 1)] < 2:
+            raise ValueError(
+                f"{call}: logits must have shape (C,), (N, C) or (N, C, d1, ...) with at least two "
+                f"classes, got {tuple(logits.shape)}"
+            )
         axis = min(1, scores.dim() - 1)
         classes = scores.shape[axis]
         layout = scores.shape[:axis] + scores.shape[axis + 1 :]
@@ -68,7 +73,7 @@ class Batch:
                 raise ValueError(f"{call}: ignore_index has no meaning for probability targets")
             soft = target.movedim(axis, -1).reshape(-1, classes).to(rows.dtype)
             return Batch(rows, soft, None, layout, options, call)
-        if target.shape != layout or target.dtype not in INDEX_DTYPES:
+        if target.shape != layout or target.dtype not in checks.INDEX_DTYPES:
             raise ValueError(
                 f"{call}: target must be class indices of shape {tuple(layout)} or probabilities "
                 f"of shape {tuple(logits.shape)} for logits of shape {tuple(logits.shape)}; "
@@ -77,7 +82,7 @@ class Batch:
         indices = target.reshape(-1).long()
         ignored = indices == options.ignore_index
         indices = indices.masked_fill(ignored, 0)
-        _check_range(indices, classes, call)
+        checks.check_range(indices, classes, call)
         return Batch(rows, indices, ignored, layout, options, call)
 
     @property
@@ -188,19 +193,6 @@ def each_class_as_target(of_target: OfTarget) -> OfClasses:
     return of_classes
 
 
-def _scores(logits: Tensor, call: str) -> Tensor:
-    """Logits in at least single precision."""
-    if not isinstance(logits, Tensor) or not logits.is_floating_point():
-        kind = logits.dtype if isinstance(logits, Tensor) else type(logits).__name__
-        raise ValueError(f"{call}: logits must be a floating point tensor, got {kind}")
-    if logits.dim() < 1 or logits.shape[min(1, logits.dim() - 1)] < 2:
-        raise ValueError(
-            f"{call}: logits must have shape (C,), (N, C) or (N, C, d1, ...) with at least two "
-            f"classes, got {tuple(logits.shape)}"
-        )
-    return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
-
-
 def _check_options(options: Options, call: str) -> None:
     """Complain about options that no layout could save."""
     if options.reduction not in REDUCTIONS:
@@ -210,19 +202,3 @@ def _check_options(options: Options, call: str) -> None:
         raise ValueError(
             f"{call}: label_smoothing must lie between 0 and 1, got {options.label_smoothing}"
         )
-
-
-def _check_range(indices: Tensor, classes: int, call: str) -> None:
-    """Complain about the first target out of range, where looking is free."""
-    if not is_eager_cpu(indices):
-        return
-    if not indices.numel():
-        return
-    try:
-        lowest, highest = (int(end) for end in indices.aminmax())
-    except RuntimeError:
-        # Inside vmap a value cannot be looked at.
-        return
-    if lowest < 0 or highest >= classes:
-        wrong = lowest if lowest < 0 else highest
-        raise ValueError(f"{call}: target {wrong} is out of range for {classes} classes")

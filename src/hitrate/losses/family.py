@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hitrate.links import Link, link_named
-from hitrate.losses.batch import Batch, Options
+from hitrate.losses.batch import Batch, Options, each_class_as_target
 from hitrate.losses.normalization import normalize_logits
 from hitrate.probability import log_class_probabilities, log_expected_accuracy
 
@@ -61,13 +61,10 @@ def family_loss(
         by_default = method == "auto" and backend in ("auto", "torch") and nodes is None
         if margin is None and by_default and not per_class:
             return log_class_probabilities(rows, scale, noise=noise)
-        # Each class as the target of a copy of the row.
-        count, classes = rows.shape
-        every = torch.arange(classes, device=rows.device).repeat(count)
         spread = scale
-        if isinstance(scale, Tensor) and scale.dim() and scale.shape[0] == count:
-            spread = scale.repeat_interleave(classes, 0)
-        return log_p(rows.repeat_interleave(classes, 0), every, spread).view(count, classes)
+        if isinstance(scale, Tensor) and scale.dim() and scale.shape[0] == rows.shape[0]:
+            spread = scale.repeat_interleave(rows.shape[1], 0)
+        return each_class_as_target(lambda copies, y: log_p(copies, y, spread))(rows)
 
     if kind.of_batch:
         return batch.loss(log_p, log_p_of_classes, kind.pool)

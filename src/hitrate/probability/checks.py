@@ -11,6 +11,8 @@ from torch import Tensor
 from hitrate.probability.blocks import is_eager_cpu
 from hitrate.probability.noises import NOISES, Noise
 
+INDEX_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
 
 def noise_named(name: str, call: str) -> Noise:
     """The noise of that name."""
@@ -19,27 +21,27 @@ def noise_named(name: str, call: str) -> Noise:
     return NOISES[name]
 
 
-def logits_of(logits: Tensor, call: str) -> Tensor:
-    """Logits as float32 or float64, checked to be (N, C) with C > 1."""
+def scores_of(logits: Tensor, call: str) -> Tensor:
+    """Logits of any shape as float32 or float64."""
     if not isinstance(logits, Tensor) or not logits.is_floating_point():
         kind = logits.dtype if isinstance(logits, Tensor) else type(logits).__name__
         raise ValueError(f"{call}: logits must be a floating point tensor, got {kind}")
+    return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
+
+
+def logits_of(logits: Tensor, call: str) -> Tensor:
+    """Logits as float32 or float64, checked to be (N, C) with C > 1."""
+    scores = scores_of(logits, call)
     if logits.dim() != 2:
         raise ValueError(f"{call}: logits must have shape (N, C), got {tuple(logits.shape)}")
     if logits.shape[1] < 2:
         raise ValueError(f"{call}: needs at least two classes, logits has {logits.shape[1]}")
-    return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
+    return scores
 
 
 def target_of(target: Tensor, logits: Tensor, call: str) -> Tensor:
     """Class indices as int64, checked to be (N,) and, where that costs nothing, in range."""
-    if not isinstance(target, Tensor) or target.dtype not in (
-        torch.int64,
-        torch.int32,
-        torch.int16,
-        torch.int8,
-        torch.uint8,
-    ):
+    if not isinstance(target, Tensor) or target.dtype not in INDEX_DTYPES:
         kind = target.dtype if isinstance(target, Tensor) else type(target).__name__
         raise ValueError(f"{call}: target must be a tensor of class indices, got {kind}")
     rows, classes = logits.shape
@@ -48,10 +50,15 @@ def target_of(target: Tensor, logits: Tensor, call: str) -> Tensor:
             f"{call}: target must have shape ({rows},) to match logits {tuple(logits.shape)}, "
             f"got {tuple(target.shape)}"
         )
+    check_range(target, classes, call)
+    return target.long()
+
+
+def check_range(target: Tensor, classes: int, call: str) -> None:
+    """Complain about the first class index out of range, where looking is free."""
     wrong = _first(target, lambda y: (y < 0) | (y >= classes))
     if wrong is not None:
         raise ValueError(f"{call}: target {int(wrong)} is out of range for {classes} classes")
-    return target.long()
 
 
 def sigma_of(sigma: float | Tensor, logits: Tensor, call: str) -> Tensor:
