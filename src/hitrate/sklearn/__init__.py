@@ -1,0 +1,13 @@
+"""Estimators for scikit-learn; needs ``pip install hitrate[sklearn]``."""
+
+try:
+    import sklearn as _sklearn  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "hitrate.sklearn needs scikit-learn: pip install 'hitrate[sklearn]'"
+    ) from error
+
+from hitrate.sklearn.calibration import Calibration
+from hitrate.sklearn.classifier import AccuracyClassifier
+
+__all__ = ["AccuracyClassifier", "Calibration"]

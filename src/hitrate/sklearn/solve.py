@@ -1,0 +1,159 @@
+"""One fit at fixed hyper-parameters: convex start, falling sigma, polish."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hitrate.sklearn.homotopy import convex_start, path, spread
+from hitrate.sklearn.objective import Objective
+from hitrate.sklearn.polish import polish
+from hitrate.sklearn.rows import RowLoss, row_loss
+from hitrate.sklearn.table import Table
+
+Array = NDArray[Any]
+
+# Stages before the last are followed on so many rows at most: they only have to find the valley.
+COARSE = 100_000
+# Breakpoints that the polish may sort.
+BREAKPOINTS = 1_000_000
+SMALLEST_SIGMA = 0.01
+# Sigma falls by about this much from stage to stage, without L2 faster.
+FALL = 0.5
+FAST_FALL = 0.4
+# The convex losses: the start is the answer, or one stage away.
+CONVEX = ("cross_entropy", "hinge")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one fit needs to know.
+
+    `sigma` is that of the last stage; infinity stops at the convex start. Without L2 it is in units
+    of the scores' spread.
+    """
+
+    loss: str = "exact"
+    loss_params: dict[str, Any] = field(default_factory=dict)
+    l2: float = 0.0
+    sigma: float = SMALLEST_SIGMA
+    margin: float | None = None
+    polish: bool = True
+    breakpoints: int = BREAKPOINTS
+    # Iterations of stages before the last, which need not come to rest.
+    passing: int = 20
+    max_iter: int = 100
+    tol: float = 1e-4
+    call: str = "AccuracyClassifier"
+
+    def rule(self, sigma: float) -> RowLoss:
+        """The loss of a row at one sigma."""
+        return row_loss(self.loss, self.loss_params, sigma, self.margin, self.call)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Weights, the steps they took, and whether the last stage came to rest."""
+
+    theta: Array
+    iterations: int
+    converged: bool
+    # The minimum of cross entropy that the path began at.
+    start: Array | None = None
+
+
+def sigmas(first: float, last: float, fall: float) -> list[float]:
+    """From first to last in equal ratios of about `fall`; the last alone if it is larger."""
+    if last >= first:
+        return [last]
+    count = max(1, round(math.log(last / first) / math.log(fall)))
+    return [float(s) for s in np.geomspace(first, last, count + 1)]
+
+
+def solve(
+    table: Table,
+    settings: Settings,
+    random: np.random.Generator,
+    theta: Array | None = None,
+    near: Array | None = None,
+) -> Solution:
+    """Fit at fixed hyper-parameters.
+
+    Parameters
+    ----------
+    table : Table
+    settings : Settings
+    random : Generator
+        Of the rows of coarse stages and the lines of the polish.
+    theta : array, shape (F + 1, D), optional
+        Where the path begins, instead of the convex start.
+    near : array, shape (F + 1, D), optional
+        Where to look for the convex start; it is the same from anywhere, but sooner found.
+    """
+    objective = Objective(table)
+    coarse = objective
+    if table.rows > COARSE:
+        some = np.sort(random.choice(table.rows, COARSE, replace=False))
+        coarse = Objective(table.part(some))
+    options: dict[str, Any] = {"max_iter": settings.max_iter, "tol": settings.tol}
+    iterations, converged, warm = 0, True, theta is not None
+    stages = settings.loss != "cross_entropy" or bool(settings.loss_params)
+    stages = stages and math.isfinite(settings.sigma)
+    if theta is None or not stages:
+        theta = near if theta is None else theta
+        if not stages:
+            # Nothing comes after to make up for what is missing.
+            options["tol"] = 0.1 * settings.tol
+        for part in [coarse] if stages or coarse is objective else [coarse, objective]:
+            found = convex_start(part, theta, l2=settings.l2, **options)
+            theta, iterations = found.theta, iterations + found.iterations
+            converged = found.converged
+    assert theta is not None
+    start = theta
+    if not stages:
+        solution = Solution(theta, max(iterations, 1), converged, start)
+        return _polished(table, settings, solution, random)
+
+    best, highest = theta, objective.accuracy(theta)
+    if settings.l2 == 0 and objective.right(theta).all():
+        return Solution(theta, max(iterations, 1), True, start)
+    if warm or settings.loss in CONVEX:
+        every = [settings.sigma]
+    elif settings.l2 > 0:
+        every = sigmas(1.0, settings.sigma, FALL)
+    else:
+        every = sigmas(0.25 / spread(coarse, theta), settings.sigma, FAST_FALL)
+    last = len(every) - 1
+    for number, sigma in enumerate(every):
+        part = objective if number == last else coarse
+        passing = min(settings.max_iter, settings.passing)
+        options["max_iter"] = settings.max_iter if number == last else passing
+        (found,) = path(part, settings.rule, theta, [sigma], l2=settings.l2, **options)
+        theta, iterations = found.theta, iterations + found.iterations
+        converged = found.converged
+        accuracy = objective.accuracy(theta) if settings.l2 == 0 else 0.0
+        if accuracy > highest:
+            best, highest = theta, accuracy
+            if objective.right(theta).all():
+                break
+    # With L2 the objective decides, without it the accuracy.
+    found_at = best if settings.l2 == 0 else theta
+    solution = Solution(found_at, max(iterations, 1), converged, start)
+    return _polished(table, settings, solution, random)
+
+
+def _polished(
+    table: Table,
+    settings: Settings,
+    solution: Solution,
+    random: np.random.Generator,
+) -> Solution:
+    """The solution after the line searches on its error, if these were asked for."""
+    if settings.polish:
+        better, _ = polish(table, solution.theta, breakpoints=settings.breakpoints, random=random)
+        solution = replace(solution, theta=better)
+    return solution

@@ -1,0 +1,18 @@
+"""scikit-learn's checks that the estimator cannot pass, and why; read by the study as well."""
+
+_SPLITS = (
+    "A repeated row may fall on both sides of a split, a row with weight 2 cannot: what the inner "
+    "split chooses and the held-out temperature differ, as in LogisticRegressionCV. Without a "
+    "split the weights agree: test_a_weight_of_two_is_a_row_twice."
+)
+EXPECTED = {
+    "check_sample_weight_equivalence_on_dense_data": _SPLITS,
+    "check_sample_weight_equivalence_on_sparse_data": _SPLITS,
+}
+
+# Ways to use it, by name.
+ESTIMATORS = {
+    "defaults": {},
+    "fixed": {"l2": 0.01, "sigma": 0.5, "margin": None, "polish": False},
+    "sgd": {"solver": "sgd", "l2": 0.0, "margin": 0.1, "max_iter": 100, "learning_rate": 1.0},
+}
