@@ -15,7 +15,7 @@ INV_SQRT_2PI: tl.constexpr = tl.constexpr(0.3989422804014327)
 SQRT_2_OVER_PI: tl.constexpr = tl.constexpr(0.7978845608028654)
 SQRT_HALF: tl.constexpr = tl.constexpr(0.7071067811865476)
 # Log of what may be left outside an interval.
-DROP: tl.constexpr = tl.constexpr(18.0)
+DROP: tl.constexpr = tl.constexpr(15.0)
 # Rows whose sum of log Phi(a_i) exceeds log 0.75 integrate 1 - p.
 AHEAD: tl.constexpr = tl.constexpr(-0.2876820724517809)
 # Places of the peak beyond which Laplace's formula serves.
@@ -134,7 +134,18 @@ def interval(a, w, closest, log_classes, SEARCH: tl.constexpr):
     radius = tl.sqrt(tl.maximum(level - LOG_SQRT_2PI - 0.25 * closest * closest, 1.0))
     middle = -0.5 * closest
     beyond = tl.sqrt(2.0 * level) - closest
-    left = tl.where(ahead, middle - radius, left)
+    nearest = middle - radius
+    # To the left of any place log prod Phi lies under its tangent parabola there: half way down,
+    # where many rivals have begun to catch up, that parabola is steep.
+    halfway = 0.5 * (t + nearest)
+    lower, falling, bending = look(a, w, halfway)
+    needed = tl.maximum(lower + level + 2.0, 0.0)
+    steep = falling * bending
+    further = (tl.sqrt(falling * falling + 2.0 * steep * needed) - falling) / tl.maximum(
+        steep, TINY
+    )
+    nearest = tl.maximum(nearest, halfway - further)
+    left = tl.where(ahead, nearest, left)
     right = tl.where(ahead, tl.where(radius > -middle, beyond, middle + radius), right)
     return left, right, t, height, tilt, curvature, ahead
 
@@ -147,13 +158,13 @@ def lower_tail(x):
 
 
 @triton.jit
-def integrate(
-    a, w, closest, log_classes, NODES: tl.constexpr, GROUP: tl.constexpr, SEARCH: tl.constexpr
-):
+def integrate(a, w, closest, classes, GROUP: tl.constexpr, SEARCH: tl.constexpr):
     """log p (R,), its slope (R, P) in margins of weight one, and the sum of all slopes (R,).
 
-    Nodes are taken GROUP at a time, of which NODES is a multiple.
+    Nodes are taken GROUP at a time, as many as bring the rule's error near float32's rounding.
     """
+    log_classes = tl.log(classes + 0.0)
+    nodes = tl.maximum(4 * tl.ceil(3.0 + 0.9 * log_classes).to(tl.int32), 16)
     left, right, middle, height, tilt, curvature, ahead = interval(
         a, w, closest, log_classes, SEARCH
     )
@@ -169,15 +180,17 @@ def integrate(
     linear = tl.where(far, excess, -hazard_0)[:, None, :]
     bow = tl.where(far, 0.5, 0.0)[:, None, :]
 
-    step = (right - left) / (NODES - 1)
-    total = tl.zeros_like(left)
-    missed = tl.zeros_like(left)
-    slope = tl.zeros_like(a)
-    pull = tl.zeros_like(left)
+    step = (right - left) / (nodes - 1)
+    # Sums over nodes are taken for each place in a group, and put together at the end.
     within = tl.arange(0, GROUP)
-    for start in range(0, NODES, GROUP):
-        t = left[:, None] + step[:, None] * (start + within).to(tl.float32)[None, :]  # (R, GROUP)
-        x = a[:, None, :] + t[:, :, None]  # (R, GROUP, P)
+    first = left[:, None] + step[:, None] * within.to(tl.float32)[None, :]  # (R, GROUP)
+    totals = tl.zeros_like(first)
+    pulls = tl.zeros_like(first)
+    misses = tl.zeros_like(first)
+    slopes = tl.zeros_like(first[:, :, None] + a[:, None, :])  # (R, GROUP, P)
+    for start in range(0, nodes, GROUP):
+        t = first + (step * start)[:, None]
+        x = a[:, None, :] + t[:, :, None]
         log_cdf, hazard, flat = log_cdf_and_hazard(x)
         # What was far behind at the middle is measured by log Phi + x^2 / 2, ahead or not.
         d = t - middle[:, None]
@@ -187,12 +200,16 @@ def integrate(
         bent = tl.sum(w[:, None, :] * bend, 2)  # (R, GROUP)
         hazards = tl.sum(w[:, None, :] * hazard, 2)
         weight = tl.exp(d * (tilt[:, None] - 0.5 * d) + bent)
-        total += tl.sum(weight, 1)
-        pull += tl.sum(weight * hazards, 1)
-        slope += tl.sum(hazard * weight[:, :, None], 1)
+        totals += weight
+        pulls += weight * hazards
+        slopes += hazard * weight[:, :, None]
         # By parts: 1 - p = int Phi(t) d(prod Phi), a sum of positive terms.
         level = height[:, None] + (tilt + middle)[:, None] * d + bent
-        missed += tl.sum(lower_tail(t) * tl.exp(tl.minimum(level, 0.0)) * hazards, 1)
+        misses += lower_tail(t) * tl.exp(tl.minimum(level, 0.0)) * hazards
+    total = tl.sum(totals, 1)
+    missed = tl.sum(misses, 1)
+    slope = tl.sum(slopes, 1)
+    pull = tl.sum(pulls, 1)
     scale = reference + tl.log(step) - LOG_SQRT_2PI
     missed = tl.minimum(missed * step, 1.0)
     log_p = tl.where(

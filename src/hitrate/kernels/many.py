@@ -5,36 +5,50 @@ be moved to the Chebyshev points of a few segments, with weights that keep such 
 polynomials on each segment. What is left is a row with a few dozen rivals. The slope is one smooth
 function of the margin; known at the points, it is a polynomial on each segment.
 
-Three kernels: `compress` streams the logits and finds the weights, `integrate_few` does the
-integral, `expand` streams the logits once more and writes the gradient.
+One program per row. Rows of a few thousand classes get their gradient at once; for longer ones
+`expand` makes it in the backward pass, by many programs, from the polynomials' coefficients.
 """
 
 import triton
 import triton.language as tl
 
+from hitrate.kernels.finish import (
+    ANY_NUMBER,
+    ANYWHERE,
+    classify,
+    finish,
+    link_of,
+    sigma_of,
+    turning_at,
+)
 from hitrate.kernels.integral import integrate, interval
 
 FARTHEST: tl.constexpr = tl.constexpr(5e3)
 LOWEST: tl.constexpr = tl.constexpr(-1e15)
 # Points per segment, and segments.
-POINTS: tl.constexpr = tl.constexpr(14)
-SEGMENTS: tl.constexpr = tl.constexpr(9)
-# Room for the weights of a row.
-ROOM: tl.constexpr = tl.constexpr(128)
+POINTS: tl.constexpr = tl.constexpr(20)
+SEGMENTS: tl.constexpr = tl.constexpr(6)
+# Terms of a segment's polynomial in half precision, by powers: its rounding is far below theirs.
+TERMS: tl.constexpr = tl.constexpr(16)
+# Rows of the table are this far apart: T_j at the points for each j, the points, and for each power
+# its coefficients in all T_j.
+PITCH: tl.constexpr = tl.constexpr(32)
+# Places for the points of a row.
+PLACES: tl.constexpr = tl.constexpr(128)
 # Segments at most this wide where log Phi bends; behind, they double, as its smoothness does.
-FINE: tl.constexpr = tl.constexpr(6)
-WIDTH: tl.constexpr = tl.constexpr(4.0)
-# A rival this far below the target's noisy score adds nothing.
-BEATEN: tl.constexpr = tl.constexpr(7.0)
-# What is kept of a row beside its weights.
-FACTS: tl.constexpr = tl.constexpr(7)
+FINE: tl.constexpr = tl.constexpr(3)
+WIDTH: tl.constexpr = tl.constexpr(9.5)
+# Log of the first segments' damping from middle to end, halved.
+DAMPING: tl.constexpr = tl.constexpr(2.0)
+# What is kept of a row beside its weights, and later its coefficients.
+FACTS: tl.constexpr = tl.constexpr(6)
 
 
 @triton.jit
 def segment_ends(s, reach, closest):
     """Left and right end of segment s, counted from the farthest margin that matters."""
     # Ahead, the slope falls by exp(-closest / 2) per unit.
-    widest = tl.minimum(WIDTH, 20.0 / tl.maximum(closest, 1.0))
+    widest = tl.minimum(WIDTH, 47.0 / tl.maximum(closest, 1.0))
     # A little more than equal parts, so that the last part surely ends to the left of 0.
     width = tl.minimum(widest, 1.0001 * reach / tl.ceil(reach / widest))
     power = tl.exp2(tl.maximum(s - FINE, 0).to(tl.float32))
@@ -43,6 +57,16 @@ def segment_ends(s, reach, closest):
     left = tl.where(s == SEGMENTS - 1, tl.minimum(left, 0.0), left)
     # The closest margin is at 0: nothing lies to its left.
     return tl.where(left < 0.0, tl.minimum(0.0, right - 0.25 * width), left), right
+
+
+@triton.jit
+def map_of_segment(s, reach, closest, scale):
+    """x = slant * below + shift maps logits, from the top down, to [-1, 1]; and where it does."""
+    left_end, right_end = segment_ends(s, reach, closest)
+    slant = 2.0 / (right_end - left_end)
+    # Beyond its ends a segment has nothing, but the last one takes all that is left.
+    near = tl.where(s == SEGMENTS - 1, -1e30, left_end / scale)
+    return slant * scale, -left_end * slant - 1.0, near, right_end / scale
 
 
 @triton.jit
@@ -56,38 +80,44 @@ def scaled_margin(z, own, scale, margin, HAS_MARGIN: tl.constexpr):
 
 
 @triton.jit
-def compress(
-    logits,
-    target,
-    sigma,
-    cosines,
-    weights,
-    facts,
-    classes,
-    stride_row,
-    stride_class,
-    stride_sigma,
+def read(here, i, classes, EVEN: tl.constexpr):
+    """Logits of a row, -inf beyond its end; EVEN if all i are within."""
+    if EVEN:
+        z = tl.load(here + i)
+    else:
+        z = tl.load(here + i, mask=i < classes, other=float("-inf"))
+    return z.to(tl.float32)
+
+
+@triton.jit
+def survey(
+    here,
+    own,
+    y,
+    scale,
     margin,
-    log_classes,
+    classes,
     HAS_MARGIN: tl.constexpr,
+    EVEN: tl.constexpr,
     BLOCK: tl.constexpr,
     SEARCH: tl.constexpr,
 ):
-    """Weights of the Chebyshev points that stand for a row's rivals."""
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
-    here = logits + row * stride_row
-    y = tl.load(target + row)
-    own = tl.load(here + y * stride_class).to(tl.float32)
-    scale = 1.0 / tl.load(sigma + row * stride_sigma).to(tl.float32)
+    """First pass over a row: its closest margin, how far others matter, what the margin clips.
 
-    best = tl.full([BLOCK], float("-inf"), tl.float32)
-    for start in range(0, classes, BLOCK):
+    Also whether log p is undefined, and whether it is decided (by an infinity).
+    """
+    # Little is kept of each, so that many may be on their way at once.
+    column = tl.arange(0, 4 * BLOCK)
+    best = tl.full([4 * BLOCK], float("-inf"), tl.float32)
+    clipped = tl.zeros([4 * BLOCK], tl.float32)
+    for start in range(0, classes, 4 * BLOCK):
         i = start + column
-        z = tl.load(here + i.to(tl.int64) * stride_class, mask=i < classes, other=float("-inf"))
-        z = tl.where(i == y, float("-inf"), z.to(tl.float32))
-        # Unlike maximum, keeps a NaN.
-        best = tl.where((best > z) | (best != best), best, z)
+        z = read(here, i, classes, False)
+        z = tl.where(i == y, float("-inf"), z)
+        best = tl.maximum(best, z, propagate_nan=tl.PropagateNan.ALL)
+        if HAS_MARGIN:
+            # Padding and the target are at -inf here.
+            clipped += tl.where((own - z >= margin) & (z != float("-inf")), 1.0, 0.0)
     wrong = tl.max((best != best).to(tl.int32), 0) > 0
     top = tl.max(tl.where(best == best, best, float("-inf")), 0)
     undefined = wrong | (top == float("inf")) | (own == float("inf")) | (own != own)
@@ -97,298 +127,702 @@ def compress(
     closest = scaled_margin(top, own, scale, margin, HAS_MARGIN)
     closest = tl.where(undefined | decided, 0.0, closest)
 
-    # How many are within 2 of the closest, and how many the margin clips.
-    near = tl.zeros([BLOCK], tl.float32)
-    clipped = tl.zeros([BLOCK], tl.float32)
-    for start in range(0, classes, BLOCK):
-        i = start + column
-        z = tl.load(here + i.to(tl.int64) * stride_class, mask=i < classes, other=float("-inf"))
-        z = tl.where(i == y, float("-inf"), z.to(tl.float32))
-        near += tl.where((own - z) * scale < closest + 2.0, 1.0, 0.0)
-        if HAS_MARGIN:
-            # Padding and the target are at -inf here.
-            clipped += tl.where((own - z >= margin) & (z != float("-inf")), 1.0, 0.0)
-
-    # These alone bound the interval from the left, and so the margins that matter.
+    # Each lane's best is a rival of its own. Those within 2 of the closest alone bound the
+    # interval from the left, and so the margins that matter.
+    near = tl.sum(tl.where((own - best) * scale < closest + 2.0, 1.0, 0.0), 0)
     lane = tl.arange(0, 16)
     few = closest + tl.where(lane == 0, 0.0, 2.0)
-    others = tl.maximum(tl.sum(near, 0) - 1.0, 0.0)
+    others = tl.maximum(near - 1.0, 0.0)
     count = tl.where(lane == 0, 1.0, tl.where(lane == 1, others, 0.0))
     at = tl.zeros([1], tl.float32) + closest
+    log_classes = tl.log(classes + 0.0)
     left, _, _, _, _, _, _ = interval(few[None, :], count[None, :], at, log_classes, SEARCH)
-    reach = tl.maximum(BEATEN - (tl.max(left, 0) + closest), 0.5)
-
-    point = tl.arange(0, 16)
-    s = tl.full((), 0, tl.int32)
-    remaining = reach
-    while (s < SEGMENTS) & (remaining > 0.0):
-        left_end, right_end = segment_ends(s, reach, closest)
-        slant = 2.0 / (right_end - left_end)
-        # Beyond its ends a segment has nothing, but the last one takes all that is left.
-        low = tl.where(s == SEGMENTS - 1, -1e30, left_end)
-        # Sums of T_0 ... T_7, and of the products of T_7 with T_1 ... T_6.
-        m0 = tl.zeros([BLOCK], tl.float32)
-        m1 = tl.zeros([BLOCK], tl.float32)
-        m2 = tl.zeros([BLOCK], tl.float32)
-        m3 = tl.zeros([BLOCK], tl.float32)
-        m4 = tl.zeros([BLOCK], tl.float32)
-        m5 = tl.zeros([BLOCK], tl.float32)
-        m6 = tl.zeros([BLOCK], tl.float32)
-        m7 = tl.zeros([BLOCK], tl.float32)
-        p1 = tl.zeros([BLOCK], tl.float32)
-        p2 = tl.zeros([BLOCK], tl.float32)
-        p3 = tl.zeros([BLOCK], tl.float32)
-        p4 = tl.zeros([BLOCK], tl.float32)
-        p5 = tl.zeros([BLOCK], tl.float32)
-        p6 = tl.zeros([BLOCK], tl.float32)
-        for start in range(0, classes, BLOCK):
-            i = start + column
-            z = tl.load(here + i.to(tl.int64) * stride_class, mask=i < classes, other=float("-inf"))
-            z = z.to(tl.float32)
-            a = scaled_margin(z, own, scale, margin, HAS_MARGIN) - closest
-            inside = (a < right_end) & (a >= low) & (i != y) & (i < classes)
-            if HAS_MARGIN:
-                # The clipped ones share one place, and need no points to stand for them.
-                inside = inside & (own - z < margin)
-            t0 = tl.where(inside, 1.0, 0.0)
-            t1 = tl.where(inside, (a - left_end) * slant - 1.0, 0.0)
-            double = 2.0 * t1
-            t2 = double * t1 - t0
-            t3 = double * t2 - t1
-            t4 = double * t3 - t2
-            t5 = double * t4 - t3
-            t6 = double * t5 - t4
-            t7 = double * t6 - t5
-            m0 += t0
-            m1 += t1
-            m2 += t2
-            m3 += t3
-            m4 += t4
-            m5 += t5
-            m6 += t6
-            m7 += t7
-            p1 += t7 * t1
-            p2 += t7 * t2
-            p3 += t7 * t3
-            p4 += t7 * t4
-            p5 += t7 * t5
-            p6 += t7 * t6
-        s0 = tl.sum(m0, 0)
-        s1 = tl.sum(m1, 0)
-        s2 = tl.sum(m2, 0)
-        s3 = tl.sum(m3, 0)
-        s4 = tl.sum(m4, 0)
-        s5 = tl.sum(m5, 0)
-        s6 = tl.sum(m6, 0)
-        s7 = tl.sum(m7, 0)
-        # 2 T_7 T_k = T_(7+k) + T_(7-k).
-        found = tl.load(cosines + point) * s0
-        found += tl.load(cosines + 16 + point) * s1
-        found += tl.load(cosines + 32 + point) * s2
-        found += tl.load(cosines + 48 + point) * s3
-        found += tl.load(cosines + 64 + point) * s4
-        found += tl.load(cosines + 80 + point) * s5
-        found += tl.load(cosines + 96 + point) * s6
-        found += tl.load(cosines + 112 + point) * s7
-        found += tl.load(cosines + 128 + point) * (2.0 * tl.sum(p1, 0) - s6)
-        found += tl.load(cosines + 144 + point) * (2.0 * tl.sum(p2, 0) - s5)
-        found += tl.load(cosines + 160 + point) * (2.0 * tl.sum(p3, 0) - s4)
-        found += tl.load(cosines + 176 + point) * (2.0 * tl.sum(p4, 0) - s3)
-        found += tl.load(cosines + 192 + point) * (2.0 * tl.sum(p5, 0) - s2)
-        found += tl.load(cosines + 208 + point) * (2.0 * tl.sum(p6, 0) - s1)
-        tl.store(weights + row * ROOM + s * POINTS + point, found, mask=point < POINTS)
-        remaining = left_end
-        s += 1
-
-    factor = tl.where(undefined, float("nan"), tl.where(decided, 0.0, -scale))
-    value = tl.where(own == float("-inf"), float("-inf"), 0.0)
-    tl.store(facts + row * FACTS + 0, closest)
-    tl.store(facts + row * FACTS + 1, reach)
-    tl.store(facts + row * FACTS + 2, factor)
-    tl.store(facts + row * FACTS + 3, tl.where(decided, value, float("nan")))
-    tl.store(facts + row * FACTS + 4, s.to(tl.float32))
-    tl.store(facts + row * FACTS + 5, tl.sum(clipped, 0))
-    tl.store(facts + row * FACTS + 6, tl.minimum(margin * scale, FARTHEST))
+    # A rival this far below the target's noisy score adds nothing, nor do C of them.
+    beaten = tl.sqrt(2.0 * (log_classes + 14.5))
+    reach = tl.maximum(beaten - (tl.max(left, 0) + closest), 0.5)
+    return top, closest, reach, tl.sum(clipped, 0), undefined, decided
 
 
 @triton.jit
-def few_of_row(
-    weights,
+def weights_of_segment(
+    here,
+    top,
+    own,
+    y,
+    scale,
+    margin,
+    classes,
     cosines,
-    row,
-    closest,
+    q,
+    s,
     reach,
-    segments,
-    clipped,
-    rim,
-    log_classes,
-    P: tl.constexpr,
-    NODES: tl.constexpr,
-    GROUP: tl.constexpr,
-    SEARCH: tl.constexpr,
+    closest,
+    HAS_MARGIN: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
-    """log p and the sums for a row's other gradients; overwrites weights by coefficients."""
-    lane = tl.arange(0, P)
-    s = lane // POINTS
-    q = lane % POINTS
-    used = s < segments
-    weight = tl.load(weights + row * ROOM + lane, mask=used, other=0.0)
-    left_end, right_end = segment_ends(s, reach, closest)
-    place = left_end + 0.5 * (right_end - left_end) * (1.0 + tl.load(cosines + 256 + q))
-    a = tl.where(used, place + closest, 1e4)
-    # The last place is never used by a segment: it is for the rivals that the margin clips.
-    last = lane == P - 1
-    weight = tl.where(last, clipped, weight)
-    a = tl.where(last, tl.where(clipped > 0.0, rim, 1e4), a)
-    at = tl.zeros([1], tl.float32) + closest
-    log_p, slope, _ = integrate(a[None, :], weight[None, :], at, log_classes, NODES, GROUP, SEARCH)
-    slope = tl.where(used | last, tl.max(slope, 0), 0.0)
-    turning = tl.sum(tl.where(weight != 0.0, weight * slope * a, 0.0), 0)
-    pull = tl.sum(tl.where(used, weight * slope, 0.0), 0)
-    # The slope's Chebyshev coefficients on each segment.
-    waves = tl.load(cosines + q[None, :] * 16 + q[:, None])
-    waves = tl.where(s[None, :] == s[:, None], waves, 0.0)
-    coefficient = tl.sum(waves * slope[:, None], 0)
-    tl.debug_barrier()
-    tl.store(weights + row * ROOM + lane, coefficient, mask=used)
-    return tl.max(log_p, 0), pull, turning
+    """Weights of the points q of segment s: another pass, for sums of Chebyshev polynomials."""
+    column = tl.arange(0, BLOCK)
+    slant, shift, near, far = map_of_segment(s, reach, closest, scale)
+    # In the first segments most rivals are far from winning: damped by a factor that the points
+    # take back, their roundings do not reach the points of those that are close.
+    damping = tl.where(s <= 1, DAMPING, 0.0)
+    fading = -1.4426950408889634 * damping
+    # Sums of T_0 ... T_10, and of the products of T_10 with T_1 ... T_9.
+    m0 = tl.zeros([BLOCK], tl.float32)
+    m1 = tl.zeros([BLOCK], tl.float32)
+    m2 = tl.zeros([BLOCK], tl.float32)
+    m3 = tl.zeros([BLOCK], tl.float32)
+    m4 = tl.zeros([BLOCK], tl.float32)
+    m5 = tl.zeros([BLOCK], tl.float32)
+    m6 = tl.zeros([BLOCK], tl.float32)
+    m7 = tl.zeros([BLOCK], tl.float32)
+    m8 = tl.zeros([BLOCK], tl.float32)
+    m9 = tl.zeros([BLOCK], tl.float32)
+    m10 = tl.zeros([BLOCK], tl.float32)
+    p1 = tl.zeros([BLOCK], tl.float32)
+    p2 = tl.zeros([BLOCK], tl.float32)
+    p3 = tl.zeros([BLOCK], tl.float32)
+    p4 = tl.zeros([BLOCK], tl.float32)
+    p5 = tl.zeros([BLOCK], tl.float32)
+    p6 = tl.zeros([BLOCK], tl.float32)
+    p7 = tl.zeros([BLOCK], tl.float32)
+    p8 = tl.zeros([BLOCK], tl.float32)
+    p9 = tl.zeros([BLOCK], tl.float32)
+    coming = read(here, column, classes, EVEN)
+    for start in range(0, classes, BLOCK):
+        i = start + column
+        z = tl.where(i == y, float("-inf"), coming)
+        # Read while this block is worked on.
+        coming = read(here, i + BLOCK, classes, False)
+        below = top - z
+        inside = (below < far) & (below >= near)
+        if HAS_MARGIN:
+            # The clipped ones share one place, and need no points to stand for them.
+            inside = inside & (own - z < margin)
+        x = tl.where(inside, below * slant + shift, 0.0)
+        t0 = tl.where(inside, tl.exp2(fading * x), 0.0)
+        t1 = x * t0
+        double = 2.0 * x
+        t2 = double * t1 - t0
+        t3 = double * t2 - t1
+        t4 = double * t3 - t2
+        t5 = double * t4 - t3
+        t6 = double * t5 - t4
+        t7 = double * t6 - t5
+        t8 = double * t7 - t6
+        t9 = double * t8 - t7
+        t10 = double * t9 - t8
+        m0 += t0 * t0
+        m1 += t0 * t1
+        m2 += t0 * t2
+        m3 += t0 * t3
+        m4 += t0 * t4
+        m5 += t0 * t5
+        m6 += t0 * t6
+        m7 += t0 * t7
+        m8 += t0 * t8
+        m9 += t0 * t9
+        m10 += t0 * t10
+        p1 += t10 * t1
+        p2 += t10 * t2
+        p3 += t10 * t3
+        p4 += t10 * t4
+        p5 += t10 * t5
+        p6 += t10 * t6
+        p7 += t10 * t7
+        p8 += t10 * t8
+        p9 += t10 * t9
+    s1 = tl.sum(m1, 0)
+    s2 = tl.sum(m2, 0)
+    s3 = tl.sum(m3, 0)
+    s4 = tl.sum(m4, 0)
+    s5 = tl.sum(m5, 0)
+    s6 = tl.sum(m6, 0)
+    s7 = tl.sum(m7, 0)
+    s8 = tl.sum(m8, 0)
+    s9 = tl.sum(m9, 0)
+    wave = cosines + q
+    found = tl.load(wave) * tl.sum(m0, 0)
+    found += tl.load(wave + 1 * PITCH) * s1
+    found += tl.load(wave + 2 * PITCH) * s2
+    found += tl.load(wave + 3 * PITCH) * s3
+    found += tl.load(wave + 4 * PITCH) * s4
+    found += tl.load(wave + 5 * PITCH) * s5
+    found += tl.load(wave + 6 * PITCH) * s6
+    found += tl.load(wave + 7 * PITCH) * s7
+    found += tl.load(wave + 8 * PITCH) * s8
+    found += tl.load(wave + 9 * PITCH) * s9
+    found += tl.load(wave + 10 * PITCH) * tl.sum(m10, 0)
+    # 2 T_10 T_k = T_(10+k) + T_(10-k).
+    found += tl.load(wave + 11 * PITCH) * (2.0 * tl.sum(p1, 0) - s9)
+    found += tl.load(wave + 12 * PITCH) * (2.0 * tl.sum(p2, 0) - s8)
+    found += tl.load(wave + 13 * PITCH) * (2.0 * tl.sum(p3, 0) - s7)
+    found += tl.load(wave + 14 * PITCH) * (2.0 * tl.sum(p4, 0) - s6)
+    found += tl.load(wave + 15 * PITCH) * (2.0 * tl.sum(p5, 0) - s5)
+    found += tl.load(wave + 16 * PITCH) * (2.0 * tl.sum(p6, 0) - s4)
+    found += tl.load(wave + 17 * PITCH) * (2.0 * tl.sum(p7, 0) - s3)
+    found += tl.load(wave + 18 * PITCH) * (2.0 * tl.sum(p8, 0) - s2)
+    found += tl.load(wave + 19 * PITCH) * (2.0 * tl.sum(p9, 0) - s1)
+    return found * tl.exp(2.0 * damping * tl.load(wave + POINTS * PITCH))
+
+
+@triton.jit
+def coefficient(slope, wave, is_here, J: tl.constexpr):
+    """The J-th Chebyshev coefficient of a segment, from the slopes at its points."""
+    return tl.sum(tl.where(is_here, tl.load(wave + J * PITCH) * slope, 0.0), 0)
+
+
+@triton.jit
+def gradient_of_segment(
+    here,
+    out,
+    top,
+    own,
+    y,
+    scale,
+    margin,
+    classes,
+    slope,
+    wave,
+    is_here,
+    s,
+    reach,
+    closest,
+    factor,
+    pull,
+    HAS_MARGIN: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Write the gradient of the rivals in segment s; with the first also all that is in none."""
+    column = tl.arange(0, BLOCK)
+    slant, shift, near, far = map_of_segment(s, reach, closest, scale)
+    c0 = coefficient(slope, wave, is_here, 0)
+    c1 = coefficient(slope, wave, is_here, 1)
+    c2 = coefficient(slope, wave, is_here, 2)
+    c3 = coefficient(slope, wave, is_here, 3)
+    c4 = coefficient(slope, wave, is_here, 4)
+    c5 = coefficient(slope, wave, is_here, 5)
+    c6 = coefficient(slope, wave, is_here, 6)
+    c7 = coefficient(slope, wave, is_here, 7)
+    c8 = coefficient(slope, wave, is_here, 8)
+    c9 = coefficient(slope, wave, is_here, 9)
+    c10 = coefficient(slope, wave, is_here, 10)
+    c11 = coefficient(slope, wave, is_here, 11)
+    c12 = coefficient(slope, wave, is_here, 12)
+    c13 = coefficient(slope, wave, is_here, 13)
+    c14 = coefficient(slope, wave, is_here, 14)
+    c15 = coefficient(slope, wave, is_here, 15)
+    c16 = coefficient(slope, wave, is_here, 16)
+    c17 = coefficient(slope, wave, is_here, 17)
+    c18 = coefficient(slope, wave, is_here, 18)
+    c19 = coefficient(slope, wave, is_here, 19)
+    for start in range(0, classes, BLOCK):
+        i = start + column
+        z = read(here, i, classes, EVEN)
+        below = top - z
+        inside = (below < far) & (below >= near)
+        x = tl.where(inside, below * slant + shift, 0.0)
+        # Clenshaw's recurrence, its two names taking turns.
+        double = 2.0 * x
+        even = double * c19 + c18
+        odd = double * even + (c17 - c19)
+        even = double * odd + (c16 - even)
+        odd = double * even + (c15 - odd)
+        even = double * odd + (c14 - even)
+        odd = double * even + (c13 - odd)
+        even = double * odd + (c12 - even)
+        odd = double * even + (c11 - odd)
+        even = double * odd + (c10 - even)
+        odd = double * even + (c9 - odd)
+        even = double * odd + (c8 - even)
+        odd = double * even + (c7 - odd)
+        even = double * odd + (c6 - even)
+        odd = double * even + (c5 - odd)
+        even = double * odd + (c4 - even)
+        odd = double * even + (c3 - odd)
+        even = double * odd + (c2 - even)
+        odd = double * even + (c1 - odd)
+        mine = inside
+        if HAS_MARGIN:
+            mine = mine & (own - z < margin)
+        found = tl.where(mine, x * odd + (c0 - even), 0.0)
+        found = factor * tl.where(i == y, -pull, found)
+        # A row without part in the loss, or decided, has no gradient.
+        found = tl.where(factor == 0.0, 0.0, found)
+        written = (inside | (s == 0)) & (i < classes)
+        tl.store(out + i, found.to(out.dtype.element_ty), mask=written & ((s == 0) | (i != y)))
 
 
 @triton.jit
 def integrate_few(
     weights,
     cosines,
-    facts,
-    log_p,
-    to_sigma,
-    log_classes,
-    NODES: tl.constexpr,
-    GROUP: tl.constexpr,
+    reach,
+    closest,
+    clipped,
+    rim,
+    segments,
+    classes,
+    HAS_MARGIN: tl.constexpr,
+    P: tl.constexpr,
     SEARCH: tl.constexpr,
 ):
-    """log p of rows that are a few weights each."""
-    row = tl.program_id(0).to(tl.int64)
-    closest = tl.load(facts + row * FACTS + 0)
-    reach = tl.load(facts + row * FACTS + 1)
-    factor = tl.load(facts + row * FACTS + 2)
-    decided = tl.load(facts + row * FACTS + 3)
-    segments = tl.load(facts + row * FACTS + 4).to(tl.int32)
-    clipped = tl.load(facts + row * FACTS + 5)
-    rim = tl.load(facts + row * FACTS + 6)
-    if segments <= 2:
-        value, pull, turning = few_of_row(
+    """log p from the weights (128,) of which only P are used, the slope at their places (128,).
+
+    Also the sums over all rivals of their slopes, and of slopes times margins.
+    """
+    lane = tl.arange(0, P)
+    of = lane // POINTS
+    used = of < segments
+    beginning = tl.arange(0, PLACES // P)[:, None] == 0
+    weight = tl.sum(tl.where(beginning, tl.reshape(weights, (PLACES // P, P)), 0.0), 0)
+    left_end, right_end = segment_ends(of, reach, closest)
+    point = tl.load(cosines + POINTS * PITCH + lane % POINTS)
+    a = left_end + 0.5 * (right_end - left_end) * (1.0 + point) + closest
+    a = tl.where(used, a, 1e4)
+    weight = tl.where(used, weight, 0.0)
+    if HAS_MARGIN:
+        # The last place is never used by a segment: it is for the rivals that the margin clips.
+        last = lane == P - 1
+        weight = tl.where(last, clipped, weight)
+        a = tl.where(last, tl.where(clipped > 0.0, rim, 1e4), a)
+    at = tl.zeros([1], tl.float32) + closest
+    log_p, slope, _ = integrate(a[None, :], weight[None, :], at, classes, PLACES // P, SEARCH)
+    slope = tl.max(slope, 0)
+    turning = tl.sum(tl.where(weight != 0.0, weight * slope * a, 0.0), 0)
+    pull = tl.sum(tl.where(used, weight * slope, 0.0), 0)
+    slopes = tl.reshape(tl.broadcast_to(slope[None, :], (PLACES // P, P)), (PLACES,))
+    return tl.max(log_p, 0), slopes, pull, turning
+
+
+@triton.jit
+def log_p_of_weights(
+    weights,
+    cosines,
+    reach,
+    closest,
+    clipped,
+    rim,
+    segments,
+    classes,
+    HAS_MARGIN: tl.constexpr,
+    SEARCH: tl.constexpr,
+):
+    """`integrate_few` with as few places as will do."""
+    if segments <= 1:
+        log_p, slopes, pull, turning = integrate_few(
             weights,
             cosines,
-            row,
-            closest,
             reach,
-            segments,
+            closest,
             clipped,
             rim,
-            log_classes,
+            segments,
+            classes,
+            HAS_MARGIN,
             32,
-            NODES,
-            GROUP,
             SEARCH,
         )
     else:
-        if segments <= 4:
-            value, pull, turning = few_of_row(
+        if segments <= 3:
+            log_p, slopes, pull, turning = integrate_few(
                 weights,
                 cosines,
-                row,
-                closest,
                 reach,
-                segments,
+                closest,
                 clipped,
                 rim,
-                log_classes,
+                segments,
+                classes,
+                HAS_MARGIN,
                 64,
-                NODES,
-                GROUP,
                 SEARCH,
             )
         else:
-            value, pull, turning = few_of_row(
+            log_p, slopes, pull, turning = integrate_few(
                 weights,
                 cosines,
-                row,
-                closest,
                 reach,
-                segments,
+                closest,
                 clipped,
                 rim,
-                log_classes,
+                segments,
+                classes,
+                HAS_MARGIN,
                 128,
-                NODES,
-                GROUP,
                 SEARCH,
             )
-    value = tl.where(decided == decided, decided, value)
-    value = tl.where(factor != factor, float("nan"), value)
-    tl.store(log_p + row, value)
-    tl.store(to_sigma + row, factor * turning)
-    tl.store(facts + row * FACTS + 3, pull)
+    return log_p, slopes, pull, turning
 
 
 @triton.jit
-def slope_at(x, coefficients):
-    """A segment's polynomial at x in [-1, 1], by Clenshaw's recurrence."""
-    one = tl.zeros_like(x)
-    two = tl.zeros_like(x)
-    double = 2.0 * x
-    for j in tl.static_range(POINTS - 1):
-        c = tl.load(coefficients + (POINTS - 1 - j))
-        one, two = double * one + (c - two), one
-    return x * one + (tl.load(coefficients) - two)
+def weights_of_row(
+    here,
+    top,
+    own,
+    y,
+    scale,
+    margin,
+    classes,
+    cosines,
+    reach,
+    closest,
+    HAS_MARGIN: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """How many segments a row has, and the weights of their points (128,)."""
+    segments = tl.full((), 0, tl.int32)
+    remaining = reach
+    while (segments < SEGMENTS) & (remaining > 0.0):
+        remaining, _ = segment_ends(segments, reach, closest)
+        segments += 1
+    lane = tl.arange(0, PLACES)
+    of = lane // POINTS
+    weights = tl.zeros([PLACES], tl.float32)
+    for s in range(segments):
+        found = weights_of_segment(
+            here,
+            top,
+            own,
+            y,
+            scale,
+            margin,
+            classes,
+            cosines,
+            lane % POINTS,
+            s,
+            reach,
+            closest,
+            HAS_MARGIN,
+            EVEN,
+            BLOCK,
+        )
+        weights = tl.where(of == s, found, weights)
+    return segments, weights
 
 
 @triton.jit
+def read_row(
+    logits,
+    target,
+    sigma,
+    weight,
+    row,
+    classes,
+    noise,
+    ignore_index,
+    SIGMAS: tl.constexpr,
+    WEIGHTS: tl.constexpr,
+):
+    """A row's own logit, class, part in the loss, 1 / sigma; and whether its target is no class."""
+    one = tl.zeros([1], tl.int64) + row
+    y, part, astray = classify(
+        tl.load(target + one), one >= 0, weight, classes, ignore_index, WEIGHTS
+    )
+    y = tl.max(y, 0)
+    own = tl.load(logits + row * classes + y).to(tl.float32)
+    scale = 1.0 / tl.max(sigma_of(sigma, one, one >= 0, noise, SIGMAS), 0)
+    return own, y, tl.max(part, 0), scale, tl.max(astray.to(tl.int32), 0) > 0
+
+
+@triton.jit
+def conclude(log_p, own, scale, part, undefined, decided, link_a, link_b, LINK: tl.constexpr):
+    """A row's loss, and the factor of its slopes in its gradient."""
+    known = tl.where(own == float("-inf"), float("-inf"), 0.0)
+    log_p = tl.where(undefined, float("nan"), tl.where(decided, known, log_p))
+    value, steep = link_of(log_p, link_a, link_b, LINK)
+    steep = tl.where(undefined, float("nan"), tl.where(decided, 0.0, steep))
+    # A row without part in the loss adds nothing, be it infinite or not a number.
+    value = tl.where(part == 0.0, 0.0, part * value)
+    return value, tl.where(part == 0.0, 0.0, -scale * part * steep)
+
+
+@triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)
+def many_kernel(
+    logits,
+    target,
+    sigma,
+    weight,
+    loss,
+    gradient,
+    work,
+    table,
+    rows,
+    classes,
+    noise,
+    margin,
+    ignore_index,
+    link_a,
+    link_b,
+    SIGMAS: tl.constexpr,
+    WEIGHTS: tl.constexpr,
+    HAS_MARGIN: tl.constexpr,
+    LEARNED: tl.constexpr,
+    GRADIENT: tl.constexpr,
+    LINK: tl.constexpr,
+    REDUCTION: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SEARCH: tl.constexpr,
+):
+    """Loss and gradient of one row."""
+    row = tl.program_id(0).to(tl.int64)
+    here = logits + row * classes
+    cosines = table + 1
+    own, y, part, scale, astray = read_row(
+        logits, target, sigma, weight, row, classes, noise, ignore_index, SIGMAS, WEIGHTS
+    )
+    top, closest, reach, clipped, undefined, decided = survey(
+        here, own, y, scale, margin, classes, HAS_MARGIN, EVEN, BLOCK, SEARCH
+    )
+    segments, weights = weights_of_row(
+        here, top, own, y, scale, margin, classes, cosines, reach, closest, HAS_MARGIN, EVEN, BLOCK
+    )
+    rim = tl.minimum(margin * scale, FARTHEST)
+    log_p, slopes, pull, turning = log_p_of_weights(
+        weights, cosines, reach, closest, clipped, rim, segments, classes, HAS_MARGIN, SEARCH
+    )
+    value, factor = conclude(
+        log_p, own, scale, part, undefined | astray, decided, link_a, link_b, LINK
+    )
+    if GRADIENT:
+        lane = tl.arange(0, PLACES)
+        for s in range(segments):
+            gradient_of_segment(
+                here,
+                gradient + row * classes,
+                top,
+                own,
+                y,
+                scale,
+                margin,
+                classes,
+                slopes,
+                cosines + lane % POINTS,
+                lane // POINTS == s,
+                s,
+                reach,
+                closest,
+                factor,
+                pull,
+                HAS_MARGIN,
+                EVEN,
+                BLOCK,
+            )
+    if LEARNED:
+        turning = tl.where(factor == 0.0, 0.0, factor * turning)
+        tl.store(turning_at(work, row), turning)
+    one = tl.zeros([1], tl.int64) + row
+    nothing = tl.zeros([1], tl.float32)
+    finish(loss, work, table, one, nothing + value, nothing + part, one < rows, REDUCTION)
+
+
+@triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)
+def compress(
+    logits,
+    target,
+    sigma,
+    weight,
+    kept,
+    table,
+    classes,
+    noise,
+    margin,
+    ignore_index,
+    SIGMAS: tl.constexpr,
+    WEIGHTS: tl.constexpr,
+    HAS_MARGIN: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SEARCH: tl.constexpr,
+):
+    """For long rows, the first of three kernels: the weights, and the facts, of one row."""
+    row = tl.program_id(0).to(tl.int64)
+    here = logits + row * classes
+    own, y, _, scale, astray = read_row(
+        logits, target, sigma, weight, row, classes, noise, ignore_index, SIGMAS, WEIGHTS
+    )
+    top, closest, reach, clipped, undefined, decided = survey(
+        here, own, y, scale, margin, classes, HAS_MARGIN, EVEN, BLOCK, SEARCH
+    )
+    segments, weights = weights_of_row(
+        here,
+        top,
+        own,
+        y,
+        scale,
+        margin,
+        classes,
+        table + 1,
+        reach,
+        closest,
+        HAS_MARGIN,
+        EVEN,
+        BLOCK,
+    )
+    facts = kept + row * (FACTS + PLACES)
+    tl.store(facts + 0, closest)
+    tl.store(facts + 1, reach)
+    tl.store(facts + 2, tl.where(undefined | astray, 2.0, tl.where(decided, 1.0, 0.0)))
+    tl.store(facts + 3, clipped)
+    tl.store(facts + 4, segments.to(tl.float32))
+    tl.store(facts + 5, top)
+    tl.store(facts + FACTS + tl.arange(0, PLACES), weights)
+
+
+@triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)
+def integrate_kept(
+    logits,
+    target,
+    sigma,
+    weight,
+    loss,
+    kept,
+    work,
+    table,
+    rows,
+    classes,
+    noise,
+    margin,
+    ignore_index,
+    link_a,
+    link_b,
+    SIGMAS: tl.constexpr,
+    WEIGHTS: tl.constexpr,
+    HAS_MARGIN: tl.constexpr,
+    LEARNED: tl.constexpr,
+    GRADIENT: tl.constexpr,
+    LINK: tl.constexpr,
+    REDUCTION: tl.constexpr,
+    POWERS: tl.constexpr,
+    SEARCH: tl.constexpr,
+):
+    """The second: a row's loss; puts coefficients of the slope in the place of the weights."""
+    row = tl.program_id(0).to(tl.int64)
+    cosines = table + 1
+    own, _, part, scale, _ = read_row(
+        logits, target, sigma, weight, row, classes, noise, ignore_index, SIGMAS, WEIGHTS
+    )
+    facts = kept + row * (FACTS + PLACES)
+    closest = tl.load(facts + 0)
+    reach = tl.load(facts + 1)
+    state = tl.load(facts + 2)
+    clipped = tl.load(facts + 3)
+    segments = tl.load(facts + 4).to(tl.int32)
+    lane = tl.arange(0, PLACES)
+    weights = tl.load(facts + FACTS + lane)
+    rim = tl.minimum(margin * scale, FARTHEST)
+    log_p, slopes, pull, turning = log_p_of_weights(
+        weights, cosines, reach, closest, clipped, rim, segments, classes, HAS_MARGIN, SEARCH
+    )
+    value, factor = conclude(
+        log_p, own, scale, part, state == 2.0, state == 1.0, link_a, link_b, LINK
+    )
+    # All lanes have read their weights before any of them is written over.
+    tl.debug_barrier()
+    if GRADIENT:
+        for s in range(segments):
+            for j in range(POINTS):
+                waved = tl.load(cosines + j * PITCH + lane % POINTS) * slopes
+                found = tl.sum(tl.where(lane // POINTS == s, waved, 0.0), 0)
+                # A row without part in the loss, or decided, has no gradient, whatever its slopes.
+                found = tl.where(factor == 0.0, 0.0, factor * found)
+                tl.store(facts + FACTS + s * POINTS + j, found)
+        if POWERS:
+            tl.debug_barrier()
+            term = tl.arange(0, TERMS)
+            for s in range(segments):
+                waves = tl.load(facts + FACTS + s * POINTS + term)
+                tl.debug_barrier()
+                for m in range(TERMS):
+                    part_of = tl.load(cosines + (POINTS + 1 + m) * PITCH + term)
+                    tl.store(facts + FACTS + s * POINTS + m, tl.sum(part_of * waves, 0))
+        tl.store(facts + 2, factor)
+        tl.store(facts + 3, tl.where(factor == 0.0, 0.0, -factor * pull))
+    if LEARNED:
+        turning = tl.where(factor == 0.0, 0.0, factor * turning)
+        tl.store(turning_at(work, row), turning)
+    one = tl.zeros([1], tl.int64) + row
+    nothing = tl.zeros([1], tl.float32)
+    finish(loss, work, table, one, nothing + value, nothing + part, one < rows, REDUCTION)
+
+
+@triton.jit
+def slope_at(x, coefficients, POWERS: tl.constexpr):
+    """A segment's polynomial at x in [-1, 1], by Horner's or Clenshaw's recurrence."""
+    if POWERS:
+        found = tl.zeros_like(x)
+        for j in tl.static_range(TERMS):
+            found = found * x + tl.load(coefficients + (TERMS - 1 - j))
+    else:
+        one = tl.zeros_like(x)
+        two = tl.zeros_like(x)
+        double = 2.0 * x
+        for j in tl.static_range(POINTS - 1):
+            c = tl.load(coefficients + (POINTS - 1 - j))
+            one, two = double * one + (c - two), one
+        found = x * one + (tl.load(coefficients) - two)
+    return found
+
+
+@triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)
 def expand(
     logits,
     target,
     sigma,
-    facts,
-    coefficients,
+    kept,
+    work,
     upstream,
     gradient,
     classes,
-    stride_row,
-    stride_class,
-    stride_sigma,
     stride_upstream,
+    noise,
     margin,
+    SIGMAS: tl.constexpr,
     HAS_MARGIN: tl.constexpr,
+    PER_ROW: tl.constexpr,
+    POWERS: tl.constexpr,
+    EVEN: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The gradient in logits, times the row's upstream."""
+    """The third, in the backward pass: the gradient in logits, times what comes from above."""
     row = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    here = logits + row * stride_row
-    y = tl.load(target + row)
-    own = tl.load(here + y * stride_class).to(tl.float32)
-    scale = 1.0 / tl.load(sigma + row * stride_sigma).to(tl.float32)
-    closest = tl.load(facts + row * FACTS + 0)
-    reach = tl.load(facts + row * FACTS + 1)
-    factor = tl.load(facts + row * FACTS + 2) * tl.load(upstream + row * stride_upstream)
-    pull = tl.load(facts + row * FACTS + 3)
-    segments = tl.load(facts + row * FACTS + 4).to(tl.int32)
+    here = logits + row * classes
+    facts = kept + row * (FACTS + PLACES)
+    one = tl.zeros([1], tl.int64) + row
+    scale = 1.0 / tl.max(sigma_of(sigma, one, one >= 0, noise, SIGMAS), 0)
+    closest = tl.load(facts + 0)
+    reach = tl.load(facts + 1)
+    factor = tl.load(facts + 2)
+    at_target = tl.load(facts + 3)
+    segments = tl.load(facts + 4).to(tl.int32)
+    top = tl.load(facts + 5)
+    if PER_ROW:
+        from_above = tl.load(upstream + row * stride_upstream).to(tl.float32)
+    else:
+        from_above = tl.load(upstream).to(tl.float32) * tl.load(work)
+    from_above = tl.where(factor == 0.0, 0.0, from_above)
+    y = tl.load(target + row).to(tl.int64)
 
-    z = tl.load(here + i.to(tl.int64) * stride_class, mask=i < classes, other=0.0).to(tl.float32)
-    a = scaled_margin(z, own, scale, margin, HAS_MARGIN) - closest
-    slope = tl.zeros([BLOCK], tl.float32)
+    z = read(here, i, classes, EVEN)
+    below = top - z
+    # An undefined row is so in all places.
+    slope = tl.zeros([BLOCK], tl.float32) + 0.0 * factor
     for s in range(segments):
-        left_end, right_end = segment_ends(s, reach, closest)
-        slant = 2.0 / (right_end - left_end)
-        low = tl.where(s == SEGMENTS - 1, -1e30, left_end)
-        here_too = coefficients + row * ROOM + s * POINTS
-        inside = (a < right_end) & (a >= low)
-        x = tl.where(inside, (a - left_end) * slant - 1.0, 0.0)
-        slope = tl.where(inside, slope_at(x, here_too), slope)
+        slant, shift, near, far = map_of_segment(s, reach, closest, scale)
+        inside = (below < far) & (below >= near)
+        x = tl.where(inside, below * slant + shift, 0.0)
+        slope = tl.where(inside, slope_at(x, facts + FACTS + s * POINTS, POWERS), slope)
     if HAS_MARGIN:
-        slope = tl.where(own - z < margin, slope, 0.0)
-    slope = tl.where(i == y, -pull, slope)
-    # A decided row has no gradient, although its pull is not a number.
-    slope = tl.where(factor == 0.0, 0.0, factor * slope)
+        own = tl.load(here + tl.where((y < 0) | (y >= classes), 0, y)).to(tl.float32)
+        slope = tl.where(own - z < margin, slope, 0.0 * factor)
+    slope = tl.where(i == y, at_target, slope) * from_above
     out = gradient + row * classes + i
-    tl.store(out, slope.to(gradient.dtype.element_ty), mask=i < classes)
+    if EVEN:
+        tl.store(out, slope.to(gradient.dtype.element_ty))
+    else:
+        tl.store(out, slope.to(gradient.dtype.element_ty), mask=i < classes)

@@ -1,8 +1,17 @@
-"""A row of logits in registers, several rows per program: up to about a hundred classes."""
+"""Few classes: rows of logits in registers, several per program."""
 
 import triton
 import triton.language as tl
 
+from hitrate.kernels.finish import (
+    ANY_NUMBER,
+    ANYWHERE,
+    classify,
+    finish,
+    link_of,
+    sigma_of,
+    turning_at,
+)
 from hitrate.kernels.integral import integrate
 
 FARTHEST: tl.constexpr = tl.constexpr(5e3)
@@ -10,39 +19,48 @@ LOWEST: tl.constexpr = tl.constexpr(-1e15)
 ABSENT: tl.constexpr = tl.constexpr(1e4)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)
 def rows_kernel(
     logits,
     target,
     sigma,
-    log_p,
-    to_logits,
-    to_sigma,
+    weight,
+    loss,
+    gradient,
+    work,
+    table,
     rows,
     classes,
-    stride_row,
-    stride_class,
-    stride_sigma,
+    noise,
     margin,
-    log_classes,
+    ignore_index,
+    link_a,
+    link_b,
+    SIGMAS: tl.constexpr,
+    WEIGHTS: tl.constexpr,
     HAS_MARGIN: tl.constexpr,
+    LEARNED: tl.constexpr,
+    GRADIENT: tl.constexpr,
+    LINK: tl.constexpr,
+    REDUCTION: tl.constexpr,
     R: tl.constexpr,
     P: tl.constexpr,
-    NODES: tl.constexpr,
     GROUP: tl.constexpr,
     SEARCH: tl.constexpr,
 ):
-    """log p of R rows, with its gradient in logits and sigma."""
+    """Loss of R rows, with its gradient in logits and sigma."""
     row = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
     column = tl.arange(0, P)
     there = row < rows
     inside = there[:, None] & (column < classes)[None, :]
-    place = row[:, None] * stride_row + column[None, :].to(tl.int64) * stride_class
+    place = row[:, None] * classes + column[None, :]
     z = tl.load(logits + place, mask=inside, other=float("-inf")).to(tl.float32)
-    y = tl.load(target + row, mask=there, other=0)
+    y, part, astray = classify(
+        tl.load(target + row, mask=there, other=0), there, weight, classes, ignore_index, WEIGHTS
+    )
     is_own = column[None, :] == y[:, None]
     own = tl.sum(tl.where(is_own, z, 0.0), 1)
-    scale = tl.load(sigma + row * stride_sigma, mask=there, other=1.0).to(tl.float32)
+    scale = sigma_of(sigma, row, there, noise, SIGMAS)
 
     # A class at -inf is no rival, and the margin does not make it one.
     rival = inside & (column[None, :] != y[:, None]) & (z != float("-inf"))
@@ -55,23 +73,29 @@ def rows_kernel(
     a = tl.where(rival, a, ABSENT)
     closest = tl.min(a, 1)
     w = tl.where(rival, 1.0, 0.0)
-    value, slope, _ = integrate(a, w, closest, log_classes, NODES, GROUP, SEARCH)
+    log_p, slope, _ = integrate(a, w, closest, classes, GROUP, SEARCH)
 
     # A NaN, a logit of +inf, or none above -inf leaves log p undefined; a target at -inf cannot
     # win.
     top = tl.max(z, 1)
     wrong = tl.max(tl.where(z == z, 0, 1), 1) > 0
-    undefined = wrong | (top == float("inf")) | (top == float("-inf"))
+    undefined = wrong | (top == float("inf")) | (top == float("-inf")) | astray
     lost = (own == float("-inf")) & (undefined == 0)
-    value = tl.where(undefined, float("nan"), tl.where(lost, float("-inf"), value))
+    log_p = tl.where(undefined, float("nan"), tl.where(lost, float("-inf"), log_p))
     slope = tl.where(rival & (lost[:, None] == 0), slope, 0.0)
 
-    falling = slope / -scale[:, None]
-    turning = tl.sum(tl.where(rival, falling * a, 0.0), 1)
-    tl.store(to_sigma + row, tl.where(undefined, float("nan"), turning), mask=there)
-    falling = tl.where(free, falling, 0.0)
-    falling = tl.where(is_own, -tl.sum(falling, 1)[:, None], falling)
-    falling = tl.where(undefined[:, None], float("nan"), falling)
-    out = row[:, None] * classes + column[None, :]
-    tl.store(to_logits + out, falling.to(to_logits.dtype.element_ty), mask=inside)
-    tl.store(log_p + row, value, mask=there)
+    value, steep = link_of(log_p, link_a, link_b, LINK)
+    # What has no part in the loss adds nothing, be it infinite or not a number.
+    value = tl.where(part == 0.0, 0.0, part * value)
+    steep = tl.where(part == 0.0, 0.0, tl.where(lost, 0.0, part * steep))
+    falling = tl.where(part[:, None] == 0.0, 0.0, slope * (steep / -scale)[:, None])
+    if LEARNED:
+        turning = tl.sum(tl.where(rival, falling * a, 0.0), 1)
+        turning = tl.where(undefined & (part != 0.0), float("nan"), turning)
+        tl.store(turning_at(work, row), turning, mask=there)
+    if GRADIENT:
+        falling = tl.where(free, falling, 0.0)
+        falling = tl.where(is_own, -tl.sum(falling, 1)[:, None], falling)
+        falling = tl.where((undefined & (part != 0.0))[:, None], float("nan"), falling)
+        tl.store(gradient + place, falling.to(gradient.dtype.element_ty), mask=inside)
+    finish(loss, work, table, row, value, part, there, REDUCTION)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from hitrate.links import Link, link_named
 from hitrate.losses.batch import Batch, Options, each_class_as_target
+from hitrate.losses.fused import fused_loss, may_fuse
 from hitrate.losses.normalization import normalize_logits
 from hitrate.probability import log_class_probabilities, log_expected_accuracy
 
@@ -37,37 +38,55 @@ def family_loss(
 ) -> Tensor:
     """A link of log p; the arguments are those of `exact_loss`, `call` is what complaints show."""
     kind = link_named(link, call)
+    core = Core(noise, margin, method, backend, nodes, samples, generator)
+    fused = may_fuse(logits, noise, method, backend, nodes)
+    if fused and logits.dim() == 2 and not normalize:
+        loss = fused_loss(logits, target, sigma, kind, options, margin, call)
+        if loss is not None:
+            return loss
+        fused = False
     batch = Batch.of(logits, target, options, call)
     scale = batch.rows_of(sigma, "sigma")
     if normalize:
         batch = replace(batch, logits=normalize_logits(batch.logits, batch.ignored, process_group))
+    if fused and not batch.is_soft:
+        loss = fused_loss(batch.logits, target.reshape(-1), scale, kind, options, margin, call)
+        if loss is not None:
+            return loss.reshape(batch.layout) if options.reduction == "none" else loss
+    return step_by_step(batch, scale, kind, core)
+
+
+class Core(NamedTuple):
+    """How log p is to be computed: arguments of `log_expected_accuracy`."""
+
+    noise: str
+    margin: float | None = None
+    method: str = "auto"
+    backend: str = "auto"
+    nodes: int | None = None
+    samples: int = 16
+    generator: torch.Generator | None = None
+
+
+def step_by_step(batch: Batch, scale: float | Tensor, link: Link, core: Core) -> Tensor:
+    """log p, its link, and cross entropy's manners, one after the other."""
 
     def log_p(rows: Tensor, y: Tensor, scale: float | Tensor = scale) -> Tensor:
-        return log_expected_accuracy(
-            rows,
-            y,
-            scale,
-            margin=margin,
-            noise=noise,
-            method=method,
-            backend=backend,
-            nodes=nodes,
-            samples=samples,
-            generator=generator,
-        )
+        return log_expected_accuracy(rows, y, scale, **core._asdict())
 
     def log_p_of_classes(rows: Tensor) -> Tensor:
         per_class = isinstance(scale, Tensor) and scale.dim() == 2
-        by_default = method == "auto" and backend in ("auto", "torch") and nodes is None
-        if margin is None and by_default and not per_class:
-            return log_class_probabilities(rows, scale, noise=noise)
+        by_default = core.method == "auto" and core.nodes is None
+        by_default = by_default and core.backend in ("auto", "torch")
+        if core.margin is None and by_default and not per_class:
+            return log_class_probabilities(rows, scale, noise=core.noise)
         spread = scale
         if isinstance(scale, Tensor) and scale.dim() and scale.shape[0] == rows.shape[0]:
             spread = scale.repeat_interleave(rows.shape[1], 0)
         return each_class_as_target(lambda copies, y: log_p(copies, y, spread))(rows)
 
-    if kind.of_batch:
-        return batch.loss(log_p, log_p_of_classes, kind.pool)
+    if link.of_batch:
+        return batch.loss(log_p, log_p_of_classes, link.pool)
     return batch.loss(
-        lambda rows, y: kind(log_p(rows, y)), lambda rows: kind(log_p_of_classes(rows))
+        lambda rows, y: link(log_p(rows, y)), lambda rows: link(log_p_of_classes(rows))
     )

@@ -1,0 +1,210 @@
+"""A loss in one kernel: log p, link, weights, ignored rows and mean, on a GPU.
+
+The same numbers come out of `family_loss` step by step; this saves its passes over the logits, its
+memory and most of its calls. What the kernels do not know goes the long way: `fused_loss` says so
+by returning None. So do derivatives of the gradient, and transforms of `torch.func`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from hitrate.links import GCE, Error, Focal, Focused, Link, Log, Mixed, Tamed
+from hitrate.losses.batch import REDUCTIONS, Batch, Options
+from hitrate.probability import checks
+from hitrate.probability.accuracy import HAS_TRITON
+from hitrate.probability.blocks import is_eager_cpu
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def fused_loss(
+    logits: Tensor,
+    target: Tensor,
+    sigma: float | Tensor,
+    link: Link,
+    options: Options,
+    margin: float | None,
+    call: str,
+) -> Tensor | None:
+    """The loss for normal noise, of logits (N, C) and class indices (N,); None if not possible."""
+    if not _fits(logits, target, sigma, margin, options):
+        return None
+    numbers = _link_numbers(link)
+    if numbers is None:
+        return None
+    if is_eager_cpu(target):
+        aside = target == options.ignore_index
+        checks.check_range(target.masked_fill(aside, 0), logits.shape[1], call)
+    launch = _kernels()
+    rule = launch.Rule(*numbers, options.reduction, options.ignore_index, margin)
+    weight = options.weight
+    if weight is not None:
+        weight = weight.to(logits.device).contiguous()
+    if isinstance(sigma, Tensor):
+        # Like any number, a single one may come from anywhere.
+        sigma = sigma.to(logits.device).contiguous()
+    logits, target = logits.contiguous(), target.contiguous()
+    if torch.is_grad_enabled():
+        wanted = logits.requires_grad
+        learned = isinstance(sigma, Tensor) and sigma.requires_grad
+        if wanted or learned:
+            loss: Tensor = FusedLoss.apply(  # type: ignore[no-untyped-call]
+                logits, sigma, target, weight, rule, link, wanted, learned
+            )
+            return loss
+    found: Tensor = launch.forward(
+        logits, target, sigma, weight, rule, wanted=False, learned=False
+    ).loss
+    return found
+
+
+def may_fuse(logits: Tensor, noise: str, method: str, backend: str, nodes: int | None) -> bool:
+    """Whether a call is for the kernels at all: a quick look, for those that are not."""
+    if backend != "triton" and not (backend == "auto" and logits.is_cuda):
+        return False
+    by_default = noise == "normal" and method == "auto" and nodes is None
+    return by_default and not torch.compiler.is_compiling()
+
+
+@functools.cache
+def _kernels() -> Any:
+    """The launchers, imported when they are first wanted."""
+    from hitrate.kernels import launch
+
+    return launch
+
+
+def _fits(
+    logits: Tensor, target: Tensor, sigma: float | Tensor, margin: float | None, options: Options
+) -> bool:
+    """Whether the call is right, and one for the kernels; those that are wrong complain later."""
+    if not HAS_TRITON or logits.dtype not in DTYPES or logits.dim() != 2:
+        return False
+    rows, classes = logits.shape
+    if not rows or classes < 2:
+        return False
+    if not isinstance(target, Tensor) or target.dtype not in checks.INDEX_DTYPES:
+        return False
+    if target.shape != (rows,) or target.device != logits.device:
+        return False
+    if abs(options.ignore_index) >= 2**31 or options.label_smoothing != 0:
+        return False
+    if options.reduction not in REDUCTIONS:
+        return False
+    if options.weight is not None and options.weight.shape != (classes,):
+        return False
+    if margin is not None and not (type(margin) in (int, float) and margin >= 0):
+        return False
+    if isinstance(sigma, Tensor):
+        if sigma.numel() != 1 and (sigma.shape != (rows,) or sigma.device != logits.device):
+            return False
+        if is_eager_cpu(sigma) and not bool((sigma > 0).all()):
+            return False
+    elif type(sigma) not in (int, float) or not 0 < sigma < math.inf:
+        return False
+    if not logits.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
+        return False
+    # A tensor inside a transform, or with a tangent, has more to it than its values.
+    if torch._C._are_functorch_transforms_active():
+        return False
+    return not (_has_tangent(logits) or (isinstance(sigma, Tensor) and _has_tangent(sigma)))
+
+
+def _has_tangent(a: Tensor) -> bool:
+    """Whether a tensor takes part in forward mode."""
+    return forward_ad.unpack_dual(a).tangent is not None  # type: ignore[no-untyped-call]
+
+
+def _link_numbers(link: Link) -> tuple[int, float, float] | None:
+    """A link as its kernel's number and two parameters; None for one that has no kernel."""
+    finish, kind = _kernels().finish, type(link)
+    if isinstance(link, Focused) and kind is Focused:
+        link, kind = link.mixture, Mixed
+    if kind is Error:
+        return int(finish.MIXED), 0.0, 1.0
+    if kind is Log:
+        return int(finish.MIXED), 1.0, 0.0
+    if isinstance(link, Mixed) and kind is Mixed:
+        return int(finish.MIXED), float(link.alpha), float(link.beta)
+    if isinstance(link, GCE) and kind is GCE:
+        lowest = -math.inf if link.threshold is None else math.log(link.threshold)
+        return int(finish.GCE), float(link.q), lowest
+    if isinstance(link, Focal) and kind is Focal:
+        return int(finish.FOCAL), float(link.gamma), 0.0
+    if isinstance(link, Tamed) and kind is Tamed:
+        return int(finish.TAMED), float(link.alpha), 0.0
+    return None
+
+
+class FusedLoss(torch.autograd.Function):
+    """The loss, with what its gradient is made from; see `fused_loss`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        logits: Tensor,
+        sigma: float | Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        rule: Any,
+        link: Link,
+        wanted: bool,
+        learned: bool,
+    ) -> Tensor:
+        """The value."""
+        loss: Tensor
+        loss, gradient, work = _kernels().forward(
+            logits, target, sigma, weight, rule, wanted=wanted, learned=learned
+        )
+        is_tensor = isinstance(sigma, Tensor)
+        ctx.save_for_backward(logits, target, weight, sigma if is_tensor else None)
+        ctx.number = None if is_tensor else sigma
+        ctx.rule, ctx.link, ctx.learned = rule, link, learned
+        # Not the loss: that would hold on to this.
+        ctx.found = (gradient, work)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradient, by the kernels unless it will be differentiated itself."""
+        launch = _kernels()
+        logits, target, weight, sigma = ctx.saved_tensors
+        if sigma is None:
+            sigma = ctx.number
+        wanted, learned = ctx.needs_input_grad[0], ctx.learned and ctx.needs_input_grad[1]
+        to_logits = to_sigma = None
+        if torch.is_grad_enabled():
+            from hitrate.losses.family import Core, step_by_step
+
+            options = Options(weight, ctx.rule.ignore_index, ctx.rule.reduction)
+            batch = Batch.of(logits, target, options, "exact_loss")
+            loss = step_by_step(batch, sigma, ctx.link, Core("normal", ctx.rule.margin))
+            inputs = [*([logits] if wanted else []), *([sigma] if learned else [])]
+            gradients = list(torch.autograd.grad(loss, inputs, upstream, create_graph=True))
+            to_logits = gradients.pop(0) if wanted else None
+            to_sigma = gradients.pop(0) if learned else None
+            return to_logits, to_sigma, *[None] * 6
+        if ctx.found is None:
+            # Called before, with the graph retained: the gradient was given away.
+            _, gradient, work = launch.forward(
+                logits, target, sigma, weight, ctx.rule, wanted=wanted, learned=learned
+            )
+        else:
+            gradient, work = ctx.found
+        ctx.found = None
+        found = launch.Found(upstream, gradient, work)
+        if learned:
+            to_sigma = launch.slope_in_sigma(len(logits), found, ctx.rule, upstream).sum_to_size(
+                sigma.shape
+            )
+        if wanted:
+            to_logits = launch.backward(logits, target, sigma, found, ctx.rule, upstream)
+        return to_logits, to_sigma, *[None] * 6
