@@ -130,6 +130,22 @@ def test_an_ignored_row_has_no_gradient_whatever_is_in_it(classes):
     assert_same(value_and_gradients(logits, target, 1.0, "triton"), clean)
 
 
+def test_logistic_noise_is_fused_too():
+    logits, target = batch(12)
+    results = [
+        value_and_gradients(
+            logits,
+            target,
+            torch.tensor(0.8, device=DEVICE),
+            backend,
+            noise="logistic",
+            link="focal",
+        )
+        for backend in ("triton", "torch")
+    ]
+    assert_same(*results)
+
+
 @pytest.mark.parametrize("classes", CLASSES)
 def test_all_rows_ignored_is_nan_without_gradient(classes):
     logits, target = batch(classes)

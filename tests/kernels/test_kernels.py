@@ -76,6 +76,17 @@ def test_value_and_gradients_agree_with_float64(classes, scale, margin):
     assert_close(*both(logits, target, sigma, cotangent, margin=margin))
 
 
+@pytest.mark.parametrize("margin", [None, 1.0])
+@pytest.mark.parametrize(
+    ("classes", "scale"), [(2, 1.0), (3, 5.0), (10, 1.0), (40, 0.1), (300, 2.0)]
+)
+def test_logistic_noise_agrees_with_float64(classes, scale, margin):
+    logits, target = rows(classes, scale)
+    sigma = torch.linspace(0.5, 1.5, 9)
+    cotangent = torch.randn(9, generator=torch.Generator().manual_seed(1))
+    assert_close(*both(logits, target, sigma, cotangent, margin=margin, noise="logistic"))
+
+
 @pytest.mark.parametrize("classes", [10, 100])
 def test_strides_and_views_are_respected(classes):
     logits, target = rows(classes, 1.0)
@@ -171,7 +182,7 @@ def test_a_compiler_sees_one_operation(classes):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({"noise": "logistic"}, "for normal noise"),
+        ({"noise": "gumbel"}, "for normal and logistic noise"),
         ({"sigma": torch.ones(1, 10)}, "one sigma per row"),
         ({"method": "genz"}, "choose method and nodes"),
         ({"nodes": 20}, "choose method and nodes"),

@@ -13,6 +13,7 @@ from triton.runtime import driver
 
 from hitrate.kernels import finish, many
 from hitrate.kernels.finish import scale_kernel
+from hitrate.kernels.logistic import logistic_kernel
 from hitrate.kernels.many import compress, expand, integrate_kept, many_kernel
 from hitrate.kernels.rows import rows_kernel
 
@@ -25,6 +26,8 @@ FINISHED_UP_TO = 16384
 # Columns and warps of a program, for rows at once, for long rows (in half precision), and for
 # their gradient.
 SHORT, LONG, LONG_HALF, WIDE = (32, 1), (512, 8), (256, 4), (2048, 4)
+# Columns that a program of logistic noise looks at for the closest, and at all nodes at once.
+SPREAD = (256, 16)
 SEARCH = 20
 REDUCTIONS = {"none": int(finish.NONE), "sum": int(finish.SUM), "mean": int(finish.MEAN)}
 # The kernels' numbers, as numbers.
@@ -42,6 +45,11 @@ class Rule(NamedTuple):
     reduction: str = "none"
     ignore_index: int = -(2**31)
     margin: float | None = None
+    logistic: bool = False
+
+    def is_at_once(self, classes: int) -> bool:
+        """Whether the gradient is made with the value."""
+        return self.logistic or classes <= AT_ONCE_UP_TO
 
 
 class Found(NamedTuple):
@@ -64,7 +72,7 @@ def forward(
     wanted: bool,
     learned: bool,
 ) -> Found:
-    """The loss of logits (N, C) in float32 or half precision, for normal noise.
+    """The loss of logits (N, C) in float32 or half precision.
 
     Tensors are contiguous; one of sigma has one value, or N. `wanted` and `learned` say whether
     gradients in logits and sigma will be asked for. All arithmetic is in float32.
@@ -74,7 +82,7 @@ def forward(
         with torch.cuda.device(device):
             return forward(logits, target, sigma, weight, rule, wanted=wanted, learned=learned)
     rows, classes = logits.shape
-    few, at_once = classes <= ROWS_UP_TO, classes <= AT_ONCE_UP_TO
+    few, at_once = classes <= ROWS_UP_TO and not rule.logistic, rule.is_at_once(classes)
     padded = max(triton.next_power_of_2(classes), 2)
     together = 32 // padded if few else 1
     programs = -(-rows // together)
@@ -99,6 +107,8 @@ def forward(
     how: tuple[int, ...] = (*which, learned, wanted, rule.link, reduction)
     if few:
         launch(rows_kernel, grid, tensors, numbers, (*how, together, padded, 4, SEARCH), 1)
+    elif rule.logistic:
+        launch(logistic_kernel, grid, tensors, numbers, (*how, *SPREAD), 1 if classes <= 256 else 4)
     elif at_once:
         block, warps = SHORT
         how = (*how, classes % block == 0, block, SEARCH)
@@ -130,7 +140,7 @@ def backward(
     rows, classes = logits.shape
     per_row = rule.reduction == "none"
     step = upstream.stride(0) if per_row else 0
-    if classes <= AT_ONCE_UP_TO:
+    if rule.is_at_once(classes):
         tensors = (found.gradient, upstream, found.work)
         grid = (-(-rows * classes // 1024), 1, 1)
         launch(scale_kernel, grid, tensors, (rows, classes, step), (per_row, 1024), 4)
@@ -202,28 +212,28 @@ def slope_in_sigma(rows: int, found: Found, rule: Rule, upstream: Tensor) -> Ten
 
 
 def log_probability(
-    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None
+    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None, logistic: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """log p (N,), its gradient in logits (N, C) and in sigma (N, 1), for normal noise.
+    """log p (N,), its gradient in logits (N, C) and in sigma (N, 1).
 
     Logits in float32 or half precision; sigma (N, 1); all arithmetic in float32.
     """
     if torch.compiler.is_compiling():
         found: tuple[Tensor, Tensor, Tensor] = torch.ops.hitrate.log_probability(
-            logits, target, sigma, margin
+            logits, target, sigma, margin, logistic
         )
         return found
-    return _log_probability(logits, target, sigma, margin)
+    return _log_probability(logits, target, sigma, margin, logistic)
 
 
 def _log_probability(
-    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None
+    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None, logistic: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    rule = Rule(margin=margin)
+    rule = Rule(margin=margin, logistic=logistic)
     logits, target, column = logits.contiguous(), target.contiguous(), sigma[:, 0].contiguous()
     found = forward(logits, target, column, None, rule, wanted=True, learned=True)
     to_sigma = found.work[-len(logits) :, None].clone()
-    if logits.shape[1] <= AT_ONCE_UP_TO:
+    if rule.is_at_once(logits.shape[1]):
         return found.loss, found.gradient, to_sigma
     ones = torch.ones(1, dtype=torch.float32, device=logits.device).expand(len(logits))
     return found.loss, backward(logits, target, column, found, rule, ones), to_sigma
@@ -234,14 +244,14 @@ _operation = torch.library.custom_op(
     "hitrate::log_probability",
     _log_probability,
     mutates_args=(),
-    schema="(Tensor logits, Tensor target, Tensor sigma, float? margin)"
+    schema="(Tensor logits, Tensor target, Tensor sigma, float? margin, bool logistic)"
     " -> (Tensor, Tensor, Tensor)",
 )
 
 
 @_operation.register_fake
 def _shapes(
-    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None
+    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None, logistic: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     row = torch.empty_like(logits[:, 0], dtype=torch.float32)
     whole = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,8 +26,7 @@ OfClasses = Callable[[Tensor], Tensor]
 Pool = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """The options of `nn.CrossEntropyLoss`."""
 
     weight: Tensor | None = None

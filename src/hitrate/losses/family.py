@@ -41,7 +41,7 @@ def family_loss(
     core = Core(noise, margin, method, backend, nodes, samples, generator)
     fused = may_fuse(logits, noise, method, backend, nodes)
     if fused and logits.dim() == 2 and not normalize:
-        loss = fused_loss(logits, target, sigma, kind, options, margin, call)
+        loss = fused_loss(logits, target, sigma, kind, options, margin, noise, call)
         if loss is not None:
             return loss
         fused = False
@@ -50,7 +50,9 @@ def family_loss(
     if normalize:
         batch = replace(batch, logits=normalize_logits(batch.logits, batch.ignored, process_group))
     if fused and not batch.is_soft:
-        loss = fused_loss(batch.logits, target.reshape(-1), scale, kind, options, margin, call)
+        loss = fused_loss(
+            batch.logits, target.reshape(-1), scale, kind, options, margin, noise, call
+        )
         if loss is not None:
             return loss.reshape(batch.layout) if options.reduction == "none" else loss
     return step_by_step(batch, scale, kind, core)

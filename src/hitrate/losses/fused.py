@@ -32,9 +32,10 @@ def fused_loss(
     link: Link,
     options: Options,
     margin: float | None,
+    noise: str,
     call: str,
 ) -> Tensor | None:
-    """The loss for normal noise, of logits (N, C) and class indices (N,); None if not possible."""
+    """The loss for normal or logistic noise; None where only the long way leads there."""
     if not _fits(logits, target, sigma, margin, options):
         return None
     numbers = _link_numbers(link)
@@ -44,7 +45,8 @@ def fused_loss(
         aside = target == options.ignore_index
         checks.check_range(target.masked_fill(aside, 0), logits.shape[1], call)
     launch = _kernels()
-    rule = launch.Rule(*numbers, options.reduction, options.ignore_index, margin)
+    manners = (options.reduction, options.ignore_index, margin)
+    rule = launch.Rule(*numbers, *manners, noise == "logistic")
     weight = options.weight
     if weight is not None:
         weight = weight.to(logits.device).contiguous()
@@ -70,7 +72,7 @@ def may_fuse(logits: Tensor, noise: str, method: str, backend: str, nodes: int |
     """Whether a call is for the kernels at all: a quick look, for those that are not."""
     if backend != "triton" and not (backend == "auto" and logits.is_cuda):
         return False
-    by_default = noise == "normal" and method == "auto" and nodes is None
+    by_default = noise in ("normal", "logistic") and method == "auto" and nodes is None
     return by_default and not torch.compiler.is_compiling()
 
 
@@ -186,7 +188,8 @@ class FusedLoss(torch.autograd.Function):
 
             options = Options(weight, ctx.rule.ignore_index, ctx.rule.reduction)
             batch = Batch.of(logits, target, options, "exact_loss")
-            loss = step_by_step(batch, sigma, ctx.link, Core("normal", ctx.rule.margin))
+            noise = "logistic" if ctx.rule.logistic else "normal"
+            loss = step_by_step(batch, sigma, ctx.link, Core(noise, ctx.rule.margin))
             inputs = [*([logits] if wanted else []), *([sigma] if learned else [])]
             gradients = list(torch.autograd.grad(loss, inputs, upstream, create_graph=True))
             to_logits = gradients.pop(0) if wanted else None

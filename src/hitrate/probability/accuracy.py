@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from importlib.util import find_spec
 
@@ -66,7 +67,8 @@ def log_expected_accuracy(
         How p is computed. "auto" takes a closed form where there is one, "gridded" for many
         classes in float32, and "quadrature" otherwise. The last two are sampled references.
     backend : {"auto", "torch", "triton"}
-        What computes it. "auto" takes the Triton kernels on a GPU, for normal noise in float32.
+        What computes it. "auto" takes the Triton kernels on a GPU, for normal and logistic
+        noise in float32 or lower precision.
     nodes : int, optional
         Nodes per row for "quadrature", per unit of the scaled margin for "gridded"; by default
         enough for the dtype.
@@ -171,7 +173,7 @@ def _method(
         if why_not is None:
             from hitrate.kernels.launch import log_probability as kernel
 
-            return Kernel(kernel)
+            return Kernel(functools.partial(kernel, logistic=noise.name == "logistic"))
         if backend == "triton":
             raise ValueError(f"{call}: the triton backend cannot run: {why_not}")
     if method == "auto":
@@ -202,8 +204,8 @@ def _why_no_kernel(
     noise: Noise, logits: Tensor, per_class: bool, method: str, nodes: int | None
 ) -> str | None:
     """What keeps the kernels from this call; None if nothing does."""
-    if noise.name != "normal" or per_class:
-        return "the kernels are for normal noise with one sigma per row"
+    if noise.name == "gumbel" or per_class:
+        return "the kernels are for normal and logistic noise with one sigma per row"
     if method != "auto" or nodes is not None:
         return "the kernels choose method and nodes themselves"
     if logits.dtype != torch.float32:
