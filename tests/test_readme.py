@@ -118,3 +118,14 @@ def test_the_numbers_on_the_page_of_measurements_are_those_of_the_committed_resu
     assert 1e7 < equal["genz"]["gradient"]["extrapolated"] < 1e8
     for error in figures["quadrature"].values():
         assert f"{error:.0e}" in page
+
+
+def test_the_tables_of_the_gpu_are_those_of_the_committed_results(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from gpu_tables import PLACES, between, tables
+
+    found = tables()
+    for page, names in PLACES.items():
+        text = (ROOT / page).read_text()
+        for name in names:
+            assert between(text, name, found[name]) == text

@@ -52,7 +52,12 @@ def both(logits, target, sigma, cotangent, **arguments):
         s = sigma.to(device, dtype).requires_grad_()
         value = hitrate.log_expected_accuracy(z, target.to(device), s, **arguments, **options)
         gradients = torch.autograd.grad(value, (z, s), cotangent.to(device, dtype))
-        results.append([t.detach().cpu().double() for t in (value, *gradients)])
+        own = z.gather(1, target.to(device)[:, None])
+        distance = (own - z).abs()
+        if arguments.get("margin") is not None:
+            distance = distance.clamp(max=arguments["margin"])
+        terms = (gradients[0] * distance).abs().sum(1) / s
+        results.append([t.detach().cpu().double() for t in (value, *gradients, terms)])
     return results
 
 
@@ -62,7 +67,8 @@ def assert_close(ours, truth, *, value=1e-6, slope=1e-5, spread=1e-4):
     # Where 1 - p is below 1e-12 the squares in exponents round to less than that.
     largest = truth[1].abs().amax(1, keepdim=True).clamp(min=1e-10)
     assert ((ours[1] - truth[1]).abs() / largest).max() < slope
-    largest = truth[2].abs().clamp(min=1e-3)
+    # The gradient in sigma is a sum of terms of both signs, distances times slopes over sigma.
+    largest = torch.maximum(ours[3], truth[2].abs()).clamp(min=1e-3)
     assert ((ours[2] - truth[2]).abs() / largest).max() < spread
 
 

@@ -1,0 +1,198 @@
+"""Write the GPU's tables and picture from committed results: `python benchmarks/gpu_tables.py`.
+
+The results are those of one run of `benchmarks/gpu.py` (`benchmarks/results/gpu.json`) and one of
+`benchmarks/gpu_training.py` (`benchmarks/results/gpu_training.json`). The README gets the short
+table, docs/gpu.md all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PICTURE = ROOT / "docs" / "images" / "gpu_roofline.png"
+PLACES = {
+    "README.md": ["short"],
+    "docs/gpu.md": ["time", "references", "training"],
+}
+
+
+def results(name: str) -> dict[str, Any]:
+    """A committed file."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return found
+
+
+def time_of(microseconds: float) -> str:
+    """In the unit one would say it in."""
+    if microseconds < 1000:
+        return f"{microseconds:.0f} µs"
+    return f"{microseconds / 1e3:.3g} ms"
+
+
+def short(gpu: dict[str, Any]) -> str:
+    """What a reader of the README wants to know."""
+    lines = [
+        "| N x C | dtype | cross entropy | EXACT | ratio | on the GPU alone | memory |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for case in gpu["cases"]:
+        if case["rows"] == 256 or case["classes"] == 2:
+            continue
+        us = case["us"]
+        lines.append(
+            f"| {case['rows']} x {case['classes']} | {case['dtype']} | "
+            f"{time_of(us['cross entropy'])} | {time_of(us['exact'])} | {case['ratio']:.2f} | "
+            f"{case['gpu_ratio']:.2f} | {case['memory']['exact']:.2f} |"
+        )
+    return "\n".join([*lines, "", about(gpu)])
+
+
+def about(gpu: dict[str, Any]) -> str:
+    """What was measured, on what."""
+    return (
+        f"Forward and backward, eager, random normal logits, sigma 1: medians over {gpu['rounds']} "
+        "rounds in which the methods took turns, in one run. Ratios are to torch's "
+        "cross entropy; the one on the GPU alone replays CUDA graphs. Memory is the peak "
+        "beyond the logits, as a multiple of them; cross entropy's is 3. "
+        f"{gpu['hardware']}, torch {gpu['torch']}, Triton {gpu['triton']}."
+    )
+
+
+def time(gpu: dict[str, Any]) -> str:
+    """Every case."""
+    lines = [
+        "| N | C | dtype | cross entropy | compiled, any shape | EXACT | least to most | ratio "
+        "| GPU alone: cross entropy | EXACT | ratio | of a copy's bandwidth | memory |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for case in gpu["cases"]:
+        us, alone = case["us"], case["gpu_us"]
+        least, most = case["spread"]["exact"]
+        lines.append(
+            f"| {case['rows']} | {case['classes']} | {case['dtype']} | "
+            f"{time_of(us['cross entropy'])} | {time_of(us['cross entropy, compiled'])} | "
+            f"{time_of(us['exact'])} | {time_of(least)} to {time_of(most)} | {case['ratio']:.2f} | "
+            f"{time_of(alone['cross entropy'])} | {time_of(alone['exact'])} | "
+            f"{case['gpu_ratio']:.2f} | {100 * case['of_copy']:.1f} % | "
+            f"{case['memory']['exact']:.3f} |"
+        )
+    copy = f"The copy moves {gpu['copy_bytes_per_s'] / 1e12:.2f} TB/s."
+    return "\n".join([*lines, "", about(gpu) + " " + copy])
+
+
+def references(gpu: dict[str, Any]) -> str:
+    """Our torch path, and the paper's sampler."""
+    lines = [
+        "| N | C | EXACT | by torch operations | the paper's sampler, 16 samples | its memory |",
+        "|---|---|---|---|---|---|",
+    ]
+    for case in gpu["cases"]:
+        us = case["us"]
+        if case["dtype"] != "float32" or "exact, torch" not in us:
+            continue
+        sampled, memory = "not run", ""
+        if "genz, 16 samples" in us:
+            genz = us["genz, 16 samples"]
+            sampled = f"{time_of(genz)}, {genz / us['exact']:,.0f} x"
+            mebibytes = case["memory"]["genz, 16 samples"] * case["rows"] * case["classes"] / 2**18
+            memory = f"{mebibytes:,.0f} MiB"
+        torch_time = us["exact, torch"]
+        lines.append(
+            f"| {case['rows']} | {case['classes']} | {time_of(us['exact'])} | "
+            f"{time_of(torch_time)}, {torch_time / us['exact']:,.0f} x | {sampled} | {memory} |"
+        )
+    return "\n".join(lines)
+
+
+def training(found: dict[str, Any]) -> str:
+    """What a training step costs more."""
+    lines = [
+        "| network | classes | cross entropy | EXACT | more | normalised, margin | the paper |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for case in found["cases"]:
+        ms, more = case["ms"], case["overhead_percent"]
+        paper = case["paper_percent"]
+        lines.append(
+            f"| {case['network']} | {case['classes']} | {ms['cross entropy']:.1f} ms | "
+            f"{ms['exact']:.1f} ms | {more['exact']:+.2f} % | "
+            f"{more['exact, normalize, margin']:+.2f} % | {'' if paper is None else f'{paper} %'} |"
+        )
+    line = (
+        f"Batch size {found['batch']}, bfloat16 autocast, medians over {found['rounds']} rounds in "
+        f"which the losses took turns. {found['hardware']}, torch {found['torch']}. The paper's "
+        "figures are of its own sampler, on another machine."
+    )
+    return "\n".join([*lines, "", line])
+
+
+def tables() -> dict[str, str]:
+    """All tables by name."""
+    gpu = results("gpu")
+    return {
+        "short": short(gpu),
+        "time": time(gpu),
+        "references": references(gpu),
+        "training": training(results("gpu_training")),
+    }
+
+
+def between(text: str, name: str, table: str) -> str:
+    """The text with a table put between its marks."""
+    start, end = f"<!-- gpu-{name}:start -->", f"<!-- gpu-{name}:end -->"
+    head, rest = text.split(start)
+    return f"{head}{start}\n{table}\n{end}{rest.split(end)[1]}"
+
+
+def draw(gpu: dict[str, Any]) -> None:
+    """Bandwidth over size, against that of a copy."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    peak = gpu["copy_bytes_per_s"]
+    marks = {"float32": "o", "bfloat16": "s"}
+    for dtype, mark in marks.items():
+        cases = sorted(
+            (c for c in gpu["cases"] if c["dtype"] == dtype), key=lambda c: c["rows"] * c["classes"]
+        )
+        size = [c["rows"] * c["classes"] for c in cases]
+        bytes_each = 4 if dtype == "float32" else 2
+        for name, colour in (("exact", "C0"), ("cross entropy", "C1")):
+            rate = [
+                2 * n * bytes_each / (1e-6 * c["gpu_us"][name]) / 1e12
+                for n, c in zip(size, cases, strict=True)
+            ]
+            style = "-" if dtype == "float32" else "--"
+            label = f"{'EXACT' if name == 'exact' else name}, {dtype}"
+            axes.loglog(size, rate, mark + style, color=colour, label=label, markersize=5)
+    axes.axhline(peak / 1e12, color="0.4", linewidth=1)
+    axes.text(600, 1.1 * peak / 1e12, "device copy", color="0.3")
+    axes.set_ylim(top=2.5 * peak / 1e12)
+    axes.set_xlabel("logits in the batch, N x C")
+    axes.set_ylabel("TB/s: logits read once, gradients written once")
+    axes.legend(frameon=False, fontsize=8)
+    axes.grid(alpha=0.2)
+    figure.savefig(PICTURE, dpi=130)
+
+
+def main() -> None:
+    """Rewrite pages and picture."""
+    found = tables()
+    for page, names in PLACES.items():
+        path = ROOT / page
+        text = path.read_text()
+        for name in names:
+            text = between(text, name, found[name])
+        path.write_text(text)
+    draw(results("gpu"))
+
+
+if __name__ == "__main__":
+    main()
