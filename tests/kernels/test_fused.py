@@ -91,8 +91,7 @@ def test_every_link_gives_the_value_and_gradient_it_gives_step_by_step(classes, 
 
 
 @pytest.mark.parametrize("classes", CLASSES)
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-@pytest.mark.parametrize("margin", [None, 1.5])
+@pytest.mark.parametrize(("reduction", "margin"), [("mean", None), ("sum", 1.5), ("none", 1.5)])
 def test_weights_ignored_rows_sigmas_and_reductions(classes, reduction, margin):
     logits, target = batch(classes)
     target[2] = -7

@@ -11,10 +11,11 @@ import triton
 from torch import Tensor
 from triton.runtime import driver
 
-from hitrate.kernels import finish, many
+from hitrate.kernels import finish, segments
 from hitrate.kernels.finish import scale_kernel
 from hitrate.kernels.logistic import logistic_kernel
-from hitrate.kernels.many import compress, expand, integrate_kept, many_kernel
+from hitrate.kernels.long import compress, expand, integrate_kept
+from hitrate.kernels.many import many_kernel
 from hitrate.kernels.rows import rows_kernel
 
 # Up to this many classes all rivals are looked at; above, a few stand for all.
@@ -32,7 +33,7 @@ SEARCH = 20
 REDUCTIONS = {"none": int(finish.NONE), "sum": int(finish.SUM), "mean": int(finish.MEAN)}
 # The kernels' numbers, as numbers.
 ADDED_LATER = int(finish.LATER)
-KEPT = int(many.FACTS) + int(many.PLACES)
+KEPT = int(segments.FACTS) + int(segments.PLACES)
 LOG_P = int(finish.LOG_P)
 
 
@@ -57,9 +58,8 @@ class Found(NamedTuple):
 
     loss: Tensor  # () or (N,), float32
     gradient: Tensor  # (N, C) in the logits' dtype, or (N, KEPT) to expand; or none
-    work: (
-        Tensor  # the mean's factor; (N,) losses, parts, and slopes in sigma where they are learned
-    )
+    # The mean's factor; losses and parts of all programs; slopes in sigma, if they are learned.
+    work: Tensor
 
 
 def forward(
@@ -260,10 +260,10 @@ def _shapes(
 
 @functools.lru_cache(maxsize=8)
 def _pristine(device: torch.device) -> Tensor:
-    """A count of programs, 0; then the table of `hitrate.kernels.many`."""
-    count, pitch = int(many.POINTS), int(many.PITCH)
+    """A count of programs, 0; then the table of `hitrate.kernels.segments`."""
+    count, pitch = int(segments.POINTS), int(segments.PITCH)
     angle = (torch.arange(count, dtype=torch.float64) + 0.5) * (math.pi / count)
-    terms = int(many.TERMS)
+    terms = int(segments.TERMS)
     rows = torch.zeros(count + 1 + terms, pitch, dtype=torch.float64)
     # What makes coefficients: T_j at the points, times 2 / points, half that for j = 0.
     waves = torch.cos(torch.arange(count)[:, None] * angle) * (2 / count)

@@ -9,7 +9,7 @@ import triton.language as tl
 
 from hitrate.kernels.finish import ANY_NUMBER, ANYWHERE, finish, turning_at
 from hitrate.kernels.integral import log1m
-from hitrate.kernels.many import LOWEST, conclude, read, read_row
+from hitrate.kernels.segments import LOWEST, conclude, read, read_row, top_of
 
 # Nodes, enough while the target is less than about forty sigma behind.
 NODES: tl.constexpr = tl.constexpr(128)
@@ -78,12 +78,8 @@ def logistic_kernel(
         i = start + column
         z = tl.where(i == y, float("-inf"), read(here, i, classes, False))
         best = tl.maximum(best, z, propagate_nan=tl.PropagateNan.ALL)
-    wrong = tl.max((best != best).to(tl.int32), 0) > 0
-    top = tl.max(tl.where(best == best, best, float("-inf")), 0)
-    undefined = wrong | (top == float("inf")) | (own == float("inf")) | (own != own) | astray
-    undefined = undefined | ((own == float("-inf")) & (top == float("-inf")))
-    # A target at -inf cannot win; without a rival above -inf it has won.
-    decided = (own == float("-inf")) | (top == float("-inf"))
+    top, undefined, decided = top_of(best, own)
+    undefined = undefined | astray
     distance = own - top
     if HAS_MARGIN:
         distance = tl.minimum(distance, margin)

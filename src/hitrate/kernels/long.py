@@ -1,0 +1,232 @@
+"""Long rows, in three kernels: one streams logits, one integrates, one writes the gradient.
+
+The last runs in the backward pass, with many programs per row; between them a row is a few numbers.
+"""
+
+import triton
+import triton.language as tl
+
+from hitrate.kernels.finish import ANY_NUMBER, ANYWHERE, finish, sigma_of, turning_at
+from hitrate.kernels.segments import (
+    FACTS,
+    FARTHEST,
+    PITCH,
+    PLACES,
+    POINTS,
+    TERMS,
+    conclude,
+    log_p_of_weights,
+    map_of_segment,
+    read,
+    read_row,
+    survey,
+    weights_of_row,
+)
+
+
+@triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)
+def compress(
+    logits,
+    target,
+    sigma,
+    weight,
+    kept,
+    table,
+    classes,
+    noise,
+    margin,
+    ignore_index,
+    SIGMAS: tl.constexpr,
+    WEIGHTS: tl.constexpr,
+    HAS_MARGIN: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SEARCH: tl.constexpr,
+):
+    """For long rows, the first of three kernels: the weights, and the facts, of one row."""
+    row = tl.program_id(0).to(tl.int64)
+    here = logits + row * classes
+    own, y, _, scale, astray = read_row(
+        logits, target, sigma, weight, row, classes, noise, ignore_index, SIGMAS, WEIGHTS
+    )
+    top, closest, reach, clipped, undefined, decided = survey(
+        here, own, y, scale, margin, classes, HAS_MARGIN, BLOCK, SEARCH
+    )
+    segments, weights = weights_of_row(
+        here,
+        top,
+        own,
+        y,
+        scale,
+        margin,
+        classes,
+        table + 1,
+        reach,
+        closest,
+        HAS_MARGIN,
+        EVEN,
+        BLOCK,
+    )
+    facts = kept + row * (FACTS + PLACES)
+    tl.store(facts + 0, closest)
+    tl.store(facts + 1, reach)
+    tl.store(facts + 2, tl.where(undefined | astray, 2.0, tl.where(decided, 1.0, 0.0)))
+    tl.store(facts + 3, clipped)
+    tl.store(facts + 4, segments.to(tl.float32))
+    tl.store(facts + 5, top)
+    tl.store(facts + FACTS + tl.arange(0, PLACES), weights)
+
+
+@triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)
+def integrate_kept(
+    logits,
+    target,
+    sigma,
+    weight,
+    loss,
+    kept,
+    work,
+    table,
+    rows,
+    classes,
+    noise,
+    margin,
+    ignore_index,
+    link_a,
+    link_b,
+    SIGMAS: tl.constexpr,
+    WEIGHTS: tl.constexpr,
+    HAS_MARGIN: tl.constexpr,
+    LEARNED: tl.constexpr,
+    GRADIENT: tl.constexpr,
+    LINK: tl.constexpr,
+    REDUCTION: tl.constexpr,
+    POWERS: tl.constexpr,
+    SEARCH: tl.constexpr,
+):
+    """The second: a row's loss; puts coefficients of the slope in the place of the weights."""
+    row = tl.program_id(0).to(tl.int64)
+    cosines = table + 1
+    own, _, part, scale, _ = read_row(
+        logits, target, sigma, weight, row, classes, noise, ignore_index, SIGMAS, WEIGHTS
+    )
+    facts = kept + row * (FACTS + PLACES)
+    closest = tl.load(facts + 0)
+    reach = tl.load(facts + 1)
+    state = tl.load(facts + 2)
+    clipped = tl.load(facts + 3)
+    segments = tl.load(facts + 4).to(tl.int32)
+    lane = tl.arange(0, PLACES)
+    weights = tl.load(facts + FACTS + lane)
+    rim = tl.minimum(margin * scale, FARTHEST)
+    log_p, slopes, pull, turning = log_p_of_weights(
+        weights, cosines, reach, closest, clipped, rim, segments, classes, HAS_MARGIN, SEARCH
+    )
+    value, factor = conclude(
+        log_p, own, scale, part, state == 2.0, state == 1.0, link_a, link_b, LINK
+    )
+    # All lanes have read their weights before any of them is written over.
+    tl.debug_barrier()
+    if GRADIENT:
+        for s in range(segments):
+            for j in range(POINTS):
+                waved = tl.load(cosines + j * PITCH + lane % POINTS) * slopes
+                found = tl.sum(tl.where(lane // POINTS == s, waved, 0.0), 0)
+                # A row without part in the loss, or decided, has no gradient, whatever its slopes.
+                found = tl.where(factor == 0.0, 0.0, factor * found)
+                tl.store(facts + FACTS + s * POINTS + j, found)
+        if POWERS:
+            tl.debug_barrier()
+            term = tl.arange(0, TERMS)
+            for s in range(segments):
+                waves = tl.load(facts + FACTS + s * POINTS + term)
+                tl.debug_barrier()
+                for m in range(TERMS):
+                    part_of = tl.load(cosines + (POINTS + 1 + m) * PITCH + term)
+                    tl.store(facts + FACTS + s * POINTS + m, tl.sum(part_of * waves, 0))
+        tl.store(facts + 2, factor)
+        tl.store(facts + 3, tl.where(factor == 0.0, 0.0, -factor * pull))
+    if LEARNED:
+        turning = tl.where(factor == 0.0, 0.0, factor * turning)
+        tl.store(turning_at(work, row), turning)
+    one = tl.zeros([1], tl.int64) + row
+    nothing = tl.zeros([1], tl.float32)
+    finish(loss, work, table, one, nothing + value, nothing + part, one < rows, REDUCTION)
+
+
+@triton.jit
+def slope_at(x, coefficients, POWERS: tl.constexpr):
+    """A segment's polynomial at x in [-1, 1], by Horner's or Clenshaw's recurrence."""
+    if POWERS:
+        found = tl.zeros_like(x)
+        for j in tl.static_range(TERMS):
+            found = found * x + tl.load(coefficients + (TERMS - 1 - j))
+    else:
+        one = tl.zeros_like(x)
+        two = tl.zeros_like(x)
+        double = 2.0 * x
+        for j in tl.static_range(POINTS - 1):
+            c = tl.load(coefficients + (POINTS - 1 - j))
+            one, two = double * one + (c - two), one
+        found = x * one + (tl.load(coefficients) - two)
+    return found
+
+
+@triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)
+def expand(
+    logits,
+    target,
+    sigma,
+    kept,
+    work,
+    upstream,
+    gradient,
+    classes,
+    stride_upstream,
+    noise,
+    margin,
+    SIGMAS: tl.constexpr,
+    HAS_MARGIN: tl.constexpr,
+    PER_ROW: tl.constexpr,
+    POWERS: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """The third, in the backward pass: the gradient in logits, times what comes from above."""
+    row = tl.program_id(0).to(tl.int64)
+    i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    here = logits + row * classes
+    facts = kept + row * (FACTS + PLACES)
+    one = tl.zeros([1], tl.int64) + row
+    scale = 1.0 / tl.max(sigma_of(sigma, one, one >= 0, noise, SIGMAS), 0)
+    closest = tl.load(facts + 0)
+    reach = tl.load(facts + 1)
+    factor = tl.load(facts + 2)
+    at_target = tl.load(facts + 3)
+    segments = tl.load(facts + 4).to(tl.int32)
+    top = tl.load(facts + 5)
+    if PER_ROW:
+        from_above = tl.load(upstream + row * stride_upstream).to(tl.float32)
+    else:
+        from_above = tl.load(upstream).to(tl.float32) * tl.load(work)
+    from_above = tl.where(factor == 0.0, 0.0, from_above)
+    y = tl.load(target + row).to(tl.int64)
+
+    z = read(here, i, classes, EVEN)
+    below = top - z
+    # An undefined row is so in all places.
+    slope = tl.zeros([BLOCK], tl.float32) + 0.0 * factor
+    for s in range(segments):
+        slant, shift, near, far = map_of_segment(s, reach, closest, scale)
+        inside = (below < far) & (below >= near)
+        x = tl.where(inside, below * slant + shift, 0.0)
+        slope = tl.where(inside, slope_at(x, facts + FACTS + s * POINTS, POWERS), slope)
+    if HAS_MARGIN:
+        own = tl.load(here + tl.where((y < 0) | (y >= classes), 0, y)).to(tl.float32)
+        slope = tl.where(own - z < margin, slope, 0.0 * factor)
+    slope = tl.where(i == y, at_target, slope) * from_above
+    out = gradient + row * classes + i
+    if EVEN:
+        tl.store(out, slope.to(gradient.dtype.element_ty))
+    else:
+        tl.store(out, slope.to(gradient.dtype.element_ty), mask=i < classes)

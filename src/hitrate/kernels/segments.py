@@ -1,0 +1,446 @@
+"""Many classes: a row's rivals are replaced by a few that stand for all, docs/math.md (29) to (31).
+
+The rivals enter the integral only through sums of a smooth function of their margins, so they may
+be moved to the Chebyshev points of a few segments, with weights that keep such sums for
+polynomials on each segment. What is left is a row with a few dozen rivals. The slope is one smooth
+function of the margin; known at the points, it is a polynomial on each segment.
+"""
+
+import triton
+import triton.language as tl
+
+from hitrate.kernels.finish import classify, link_of, sigma_of
+from hitrate.kernels.integral import integrate, interval
+
+FARTHEST: tl.constexpr = tl.constexpr(5e3)
+LOWEST: tl.constexpr = tl.constexpr(-1e15)
+# Points per segment, and segments.
+POINTS: tl.constexpr = tl.constexpr(20)
+SEGMENTS: tl.constexpr = tl.constexpr(6)
+# Terms of a segment's polynomial in half precision, by powers: its rounding is far below theirs.
+TERMS: tl.constexpr = tl.constexpr(16)
+# Rows of the table are this far apart: T_j at the points for each j, the points, and for each power
+# its coefficients in all T_j.
+PITCH: tl.constexpr = tl.constexpr(32)
+# Places for the points of a row.
+PLACES: tl.constexpr = tl.constexpr(128)
+# Segments at most this wide where log Phi bends; behind, they double, as its smoothness does.
+FINE: tl.constexpr = tl.constexpr(3)
+WIDTH: tl.constexpr = tl.constexpr(9.5)
+# Log of the first segments' damping from middle to end, halved.
+DAMPING: tl.constexpr = tl.constexpr(2.0)
+# What is kept of a row beside its weights, and later its coefficients.
+FACTS: tl.constexpr = tl.constexpr(6)
+
+
+@triton.jit
+def segment_ends(s, reach, closest):
+    """Left and right end of segment s, counted from the farthest margin that matters."""
+    # Ahead, the slope falls by exp(-closest / 2) per unit.
+    widest = tl.minimum(WIDTH, 47.0 / tl.maximum(closest, 1.0))
+    # A little more than equal parts, so that the last part surely ends to the left of 0.
+    width = tl.minimum(widest, 1.0001 * reach / tl.ceil(reach / widest))
+    power = tl.exp2(tl.maximum(s - FINE, 0).to(tl.float32))
+    right = reach - width * (tl.minimum(s, FINE).to(tl.float32) + 2.0 * (power - 1.0))
+    left = right - tl.where(s < FINE, width, 2.0 * width * power)
+    left = tl.where(s == SEGMENTS - 1, tl.minimum(left, 0.0), left)
+    # The closest margin is at 0: nothing lies to its left.
+    return tl.where(left < 0.0, tl.minimum(0.0, right - 0.25 * width), left), right
+
+
+@triton.jit
+def map_of_segment(s, reach, closest, scale):
+    """x = slant * below + shift maps logits, from the top down, to [-1, 1]; and where it does."""
+    left_end, right_end = segment_ends(s, reach, closest)
+    slant = 2.0 / (right_end - left_end)
+    # Beyond its ends a segment has nothing, but the last one takes all that is left.
+    near = tl.where(s == SEGMENTS - 1, -1e30, left_end / scale)
+    return slant * scale, -left_end * slant - 1.0, near, right_end / scale
+
+
+@triton.jit
+def scaled_margin(z, own, scale, margin, HAS_MARGIN: tl.constexpr):
+    """(mu_y - mu_i) / sigma, clipped."""
+    distance = own - z
+    if HAS_MARGIN:
+        # A class at -inf is no rival, and the margin does not make it one.
+        distance = tl.where(z == float("-inf"), FARTHEST / scale, tl.minimum(distance, margin))
+    return tl.minimum(tl.maximum(distance * scale, LOWEST), FARTHEST)
+
+
+@triton.jit
+def read(here, i, classes, EVEN: tl.constexpr):
+    """Logits of a row, -inf beyond its end; EVEN if all i are within."""
+    if EVEN:
+        z = tl.load(here + i)
+    else:
+        z = tl.load(here + i, mask=i < classes, other=float("-inf"))
+    return z.to(tl.float32)
+
+
+@triton.jit
+def top_of(best, own):
+    """The best rival of all; whether log p is undefined, and whether an infinity decides it."""
+    wrong = tl.max((best != best).to(tl.int32), 0) > 0
+    top = tl.max(tl.where(best == best, best, float("-inf")), 0)
+    undefined = wrong | (top == float("inf")) | (own == float("inf")) | (own != own)
+    undefined = undefined | ((own == float("-inf")) & (top == float("-inf")))
+    # A target at -inf cannot win; without a rival above -inf it has won.
+    return top, undefined, (own == float("-inf")) | (top == float("-inf"))
+
+
+@triton.jit
+def survey(
+    here,
+    own,
+    y,
+    scale,
+    margin,
+    classes,
+    HAS_MARGIN: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SEARCH: tl.constexpr,
+):
+    """First pass over a row: its closest margin, how far others matter, what the margin clips.
+
+    Also whether log p is undefined, and whether it is decided (by an infinity).
+    """
+    # Little is kept of each, so that many may be on their way at once.
+    column = tl.arange(0, 4 * BLOCK)
+    best = tl.full([4 * BLOCK], float("-inf"), tl.float32)
+    clipped = tl.zeros([4 * BLOCK], tl.float32)
+    for start in range(0, classes, 4 * BLOCK):
+        i = start + column
+        z = read(here, i, classes, False)
+        z = tl.where(i == y, float("-inf"), z)
+        best = tl.maximum(best, z, propagate_nan=tl.PropagateNan.ALL)
+        if HAS_MARGIN:
+            # Padding and the target are at -inf here.
+            clipped += tl.where((own - z >= margin) & (z != float("-inf")), 1.0, 0.0)
+    top, undefined, decided = top_of(best, own)
+    closest = scaled_margin(top, own, scale, margin, HAS_MARGIN)
+    closest = tl.where(undefined | decided, 0.0, closest)
+
+    # Each lane's best is a rival of its own. Those within 2 of the closest alone bound the
+    # interval from the left, and so the margins that matter.
+    near = tl.sum(tl.where((own - best) * scale < closest + 2.0, 1.0, 0.0), 0)
+    lane = tl.arange(0, 16)
+    few = closest + tl.where(lane == 0, 0.0, 2.0)
+    others = tl.maximum(near - 1.0, 0.0)
+    count = tl.where(lane == 0, 1.0, tl.where(lane == 1, others, 0.0))
+    at = tl.zeros([1], tl.float32) + closest
+    log_classes = tl.log(classes + 0.0)
+    left, _, _, _, _, _, _ = interval(few[None, :], count[None, :], at, log_classes, SEARCH)
+    # A rival this far below the target's noisy score adds nothing, nor do C of them.
+    beaten = tl.sqrt(2.0 * (log_classes + 14.5))
+    reach = tl.maximum(beaten - (tl.max(left, 0) + closest), 0.5)
+    return top, closest, reach, tl.sum(clipped, 0), undefined, decided
+
+
+@triton.jit
+def weights_of_segment(
+    here,
+    top,
+    own,
+    y,
+    scale,
+    margin,
+    classes,
+    cosines,
+    q,
+    s,
+    reach,
+    closest,
+    HAS_MARGIN: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Weights of the points q of segment s: another pass, for sums of Chebyshev polynomials."""
+    column = tl.arange(0, BLOCK)
+    slant, shift, near, far = map_of_segment(s, reach, closest, scale)
+    # In the first segments most rivals are far from winning: damped by a factor that the points
+    # take back, their roundings do not reach the points of those that are close.
+    damping = tl.where(s <= 1, DAMPING, 0.0)
+    fading = -1.4426950408889634 * damping
+    # Sums of T_0 ... T_10, and of the products of T_10 with T_1 ... T_9.
+    m0 = tl.zeros([BLOCK], tl.float32)
+    m1 = tl.zeros([BLOCK], tl.float32)
+    m2 = tl.zeros([BLOCK], tl.float32)
+    m3 = tl.zeros([BLOCK], tl.float32)
+    m4 = tl.zeros([BLOCK], tl.float32)
+    m5 = tl.zeros([BLOCK], tl.float32)
+    m6 = tl.zeros([BLOCK], tl.float32)
+    m7 = tl.zeros([BLOCK], tl.float32)
+    m8 = tl.zeros([BLOCK], tl.float32)
+    m9 = tl.zeros([BLOCK], tl.float32)
+    m10 = tl.zeros([BLOCK], tl.float32)
+    p1 = tl.zeros([BLOCK], tl.float32)
+    p2 = tl.zeros([BLOCK], tl.float32)
+    p3 = tl.zeros([BLOCK], tl.float32)
+    p4 = tl.zeros([BLOCK], tl.float32)
+    p5 = tl.zeros([BLOCK], tl.float32)
+    p6 = tl.zeros([BLOCK], tl.float32)
+    p7 = tl.zeros([BLOCK], tl.float32)
+    p8 = tl.zeros([BLOCK], tl.float32)
+    p9 = tl.zeros([BLOCK], tl.float32)
+    coming = read(here, column, classes, EVEN)
+    for start in range(0, classes, BLOCK):
+        i = start + column
+        z = tl.where(i == y, float("-inf"), coming)
+        # Read while this block is worked on.
+        coming = read(here, i + BLOCK, classes, False)
+        below = top - z
+        inside = (below < far) & (below >= near)
+        if HAS_MARGIN:
+            # The clipped ones share one place, and need no points to stand for them.
+            inside = inside & (own - z < margin)
+        x = tl.where(inside, below * slant + shift, 0.0)
+        t0 = tl.where(inside, tl.exp2(fading * x), 0.0)
+        t1 = x * t0
+        double = 2.0 * x
+        t2 = double * t1 - t0
+        t3 = double * t2 - t1
+        t4 = double * t3 - t2
+        t5 = double * t4 - t3
+        t6 = double * t5 - t4
+        t7 = double * t6 - t5
+        t8 = double * t7 - t6
+        t9 = double * t8 - t7
+        t10 = double * t9 - t8
+        m0 += t0 * t0
+        m1 += t0 * t1
+        m2 += t0 * t2
+        m3 += t0 * t3
+        m4 += t0 * t4
+        m5 += t0 * t5
+        m6 += t0 * t6
+        m7 += t0 * t7
+        m8 += t0 * t8
+        m9 += t0 * t9
+        m10 += t0 * t10
+        p1 += t10 * t1
+        p2 += t10 * t2
+        p3 += t10 * t3
+        p4 += t10 * t4
+        p5 += t10 * t5
+        p6 += t10 * t6
+        p7 += t10 * t7
+        p8 += t10 * t8
+        p9 += t10 * t9
+    s1 = tl.sum(m1, 0)
+    s2 = tl.sum(m2, 0)
+    s3 = tl.sum(m3, 0)
+    s4 = tl.sum(m4, 0)
+    s5 = tl.sum(m5, 0)
+    s6 = tl.sum(m6, 0)
+    s7 = tl.sum(m7, 0)
+    s8 = tl.sum(m8, 0)
+    s9 = tl.sum(m9, 0)
+    wave = cosines + q
+    found = tl.load(wave) * tl.sum(m0, 0)
+    found += tl.load(wave + 1 * PITCH) * s1
+    found += tl.load(wave + 2 * PITCH) * s2
+    found += tl.load(wave + 3 * PITCH) * s3
+    found += tl.load(wave + 4 * PITCH) * s4
+    found += tl.load(wave + 5 * PITCH) * s5
+    found += tl.load(wave + 6 * PITCH) * s6
+    found += tl.load(wave + 7 * PITCH) * s7
+    found += tl.load(wave + 8 * PITCH) * s8
+    found += tl.load(wave + 9 * PITCH) * s9
+    found += tl.load(wave + 10 * PITCH) * tl.sum(m10, 0)
+    # 2 T_10 T_k = T_(10+k) + T_(10-k).
+    found += tl.load(wave + 11 * PITCH) * (2.0 * tl.sum(p1, 0) - s9)
+    found += tl.load(wave + 12 * PITCH) * (2.0 * tl.sum(p2, 0) - s8)
+    found += tl.load(wave + 13 * PITCH) * (2.0 * tl.sum(p3, 0) - s7)
+    found += tl.load(wave + 14 * PITCH) * (2.0 * tl.sum(p4, 0) - s6)
+    found += tl.load(wave + 15 * PITCH) * (2.0 * tl.sum(p5, 0) - s5)
+    found += tl.load(wave + 16 * PITCH) * (2.0 * tl.sum(p6, 0) - s4)
+    found += tl.load(wave + 17 * PITCH) * (2.0 * tl.sum(p7, 0) - s3)
+    found += tl.load(wave + 18 * PITCH) * (2.0 * tl.sum(p8, 0) - s2)
+    found += tl.load(wave + 19 * PITCH) * (2.0 * tl.sum(p9, 0) - s1)
+    return found * tl.exp(2.0 * damping * tl.load(wave + POINTS * PITCH))
+
+
+@triton.jit
+def weights_of_row(
+    here,
+    top,
+    own,
+    y,
+    scale,
+    margin,
+    classes,
+    cosines,
+    reach,
+    closest,
+    HAS_MARGIN: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """How many segments a row has, and the weights of their points (128,)."""
+    segments = tl.full((), 0, tl.int32)
+    remaining = reach
+    while (segments < SEGMENTS) & (remaining > 0.0):
+        remaining, _ = segment_ends(segments, reach, closest)
+        segments += 1
+    lane = tl.arange(0, PLACES)
+    of = lane // POINTS
+    weights = tl.zeros([PLACES], tl.float32)
+    for s in range(segments):
+        found = weights_of_segment(
+            here,
+            top,
+            own,
+            y,
+            scale,
+            margin,
+            classes,
+            cosines,
+            lane % POINTS,
+            s,
+            reach,
+            closest,
+            HAS_MARGIN,
+            EVEN,
+            BLOCK,
+        )
+        weights = tl.where(of == s, found, weights)
+    return segments, weights
+
+
+@triton.jit
+def integrate_few(
+    weights,
+    cosines,
+    reach,
+    closest,
+    clipped,
+    rim,
+    segments,
+    classes,
+    HAS_MARGIN: tl.constexpr,
+    P: tl.constexpr,
+    SEARCH: tl.constexpr,
+):
+    """log p from the weights (128,) of which only P are used, the slope at their places (128,).
+
+    Also the sums over all rivals of their slopes, and of slopes times margins.
+    """
+    lane = tl.arange(0, P)
+    of = lane // POINTS
+    used = of < segments
+    beginning = tl.arange(0, PLACES // P)[:, None] == 0
+    weight = tl.sum(tl.where(beginning, tl.reshape(weights, (PLACES // P, P)), 0.0), 0)
+    left_end, right_end = segment_ends(of, reach, closest)
+    point = tl.load(cosines + POINTS * PITCH + lane % POINTS)
+    a = left_end + 0.5 * (right_end - left_end) * (1.0 + point) + closest
+    a = tl.where(used, a, 1e4)
+    weight = tl.where(used, weight, 0.0)
+    if HAS_MARGIN:
+        # The last place is never used by a segment: it is for the rivals that the margin clips.
+        last = lane == P - 1
+        weight = tl.where(last, clipped, weight)
+        a = tl.where(last, tl.where(clipped > 0.0, rim, 1e4), a)
+    at = tl.zeros([1], tl.float32) + closest
+    log_p, slope, _ = integrate(a[None, :], weight[None, :], at, classes, PLACES // P, SEARCH)
+    slope = tl.max(slope, 0)
+    turning = tl.sum(tl.where(weight != 0.0, weight * slope * a, 0.0), 0)
+    pull = tl.sum(tl.where(used, weight * slope, 0.0), 0)
+    slopes = tl.reshape(tl.broadcast_to(slope[None, :], (PLACES // P, P)), (PLACES,))
+    return tl.max(log_p, 0), slopes, pull, turning
+
+
+@triton.jit
+def log_p_of_weights(
+    weights,
+    cosines,
+    reach,
+    closest,
+    clipped,
+    rim,
+    segments,
+    classes,
+    HAS_MARGIN: tl.constexpr,
+    SEARCH: tl.constexpr,
+):
+    """`integrate_few` with as few places as will do."""
+    if segments <= 1:
+        log_p, slopes, pull, turning = integrate_few(
+            weights,
+            cosines,
+            reach,
+            closest,
+            clipped,
+            rim,
+            segments,
+            classes,
+            HAS_MARGIN,
+            32,
+            SEARCH,
+        )
+    else:
+        if segments <= 3:
+            log_p, slopes, pull, turning = integrate_few(
+                weights,
+                cosines,
+                reach,
+                closest,
+                clipped,
+                rim,
+                segments,
+                classes,
+                HAS_MARGIN,
+                64,
+                SEARCH,
+            )
+        else:
+            log_p, slopes, pull, turning = integrate_few(
+                weights,
+                cosines,
+                reach,
+                closest,
+                clipped,
+                rim,
+                segments,
+                classes,
+                HAS_MARGIN,
+                128,
+                SEARCH,
+            )
+    return log_p, slopes, pull, turning
+
+
+@triton.jit
+def read_row(
+    logits,
+    target,
+    sigma,
+    weight,
+    row,
+    classes,
+    noise,
+    ignore_index,
+    SIGMAS: tl.constexpr,
+    WEIGHTS: tl.constexpr,
+):
+    """A row's own logit, class, part in the loss, 1 / sigma; and whether its target is no class."""
+    one = tl.zeros([1], tl.int64) + row
+    y, part, astray = classify(
+        tl.load(target + one), one >= 0, weight, classes, ignore_index, WEIGHTS
+    )
+    y = tl.max(y, 0)
+    own = tl.load(logits + row * classes + y).to(tl.float32)
+    scale = 1.0 / tl.max(sigma_of(sigma, one, one >= 0, noise, SIGMAS), 0)
+    return own, y, tl.max(part, 0), scale, tl.max(astray.to(tl.int32), 0) > 0
+
+
+@triton.jit
+def conclude(log_p, own, scale, part, undefined, decided, link_a, link_b, LINK: tl.constexpr):
+    """A row's loss, and the factor of its slopes in its gradient."""
+    known = tl.where(own == float("-inf"), float("-inf"), 0.0)
+    log_p = tl.where(undefined, float("nan"), tl.where(decided, known, log_p))
+    value, steep = link_of(log_p, link_a, link_b, LINK)
+    steep = tl.where(undefined, float("nan"), tl.where(decided, 0.0, steep))
+    # A row without part in the loss adds nothing, be it infinite or not a number.
+    value = tl.where(part == 0.0, 0.0, part * value)
+    return value, tl.where(part == 0.0, 0.0, -scale * part * steep)
