@@ -9,5 +9,6 @@ except ImportError as error:
 
 from hitrate.sklearn.calibration import Calibration
 from hitrate.sklearn.classifier import AccuracyClassifier
+from hitrate.sklearn.mlp import AccuracyMLPClassifier
 
-__all__ = ["AccuracyClassifier", "Calibration"]
+__all__ = ["AccuracyClassifier", "AccuracyMLPClassifier", "Calibration"]

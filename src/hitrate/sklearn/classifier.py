@@ -19,17 +19,18 @@ from hitrate.sklearn.calibration import calibrate
 from hitrate.sklearn.objective import top
 from hitrate.sklearn.parameters import Parameters, class_weights
 from hitrate.sklearn.polish import polish
+from hitrate.sklearn.predictions import Predictions
 from hitrate.sklearn.sgd import train
 from hitrate.sklearn.solve import COARSE, Settings, Solution, solve
 from hitrate.sklearn.table import Table
-from hitrate.sklearn.tuning import Choice, choose, folds
+from hitrate.sklearn.tuning import Choice, choose, held_out_rows
 
 Array = NDArray[Any]
 
 BLOCK = 65_536
 
 
-class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class AccuracyClassifier(Predictions, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""A linear classifier trained for accuracy.
 
     The score of the first class is 0, those of the others are linear in the features, and
@@ -212,48 +213,6 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return self
 
-    def decision_function(self, X: Any) -> Array:
-        """Scores (N, C), the first class's 0; for two classes (N,), those of the second.
-
-        Parameters
-        ----------
-        X : array or sparse matrix, shape (N, F)
-        """
-        scores = self._scores(X)
-        if scores.shape[1] == 1:
-            return scores[:, 0]
-        return np.pad(scores, ((0, 0), (1, 0)))
-
-    def predict(self, X: Any) -> Array:
-        """The class (N,) with the highest score; the first of those that tie.
-
-        Parameters
-        ----------
-        X : array or sparse matrix, shape (N, F)
-        """
-        best = top(self._scores(X))
-        return np.asarray(self.classes_[best])
-
-    def predict_proba(self, X: Any) -> Array:
-        """Probabilities (N, C): how often the noise of `calibration_` makes each class win.
-
-        Parameters
-        ----------
-        X : array or sparse matrix, shape (N, F)
-        """
-        scores = self._scores(X)
-        return self.calibration_.probabilities(scores)
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Logarithms (N, C) of `predict_proba`.
-
-        Parameters
-        ----------
-        X : array or sparse matrix, shape (N, F)
-        """
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -309,7 +268,7 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         some = np.arange(table.rows)
         if table.rows > COARSE:
             some = np.sort(random.choice(table.rows, COARSE, replace=False))
-        held_out = self._held_out_rows(table.target[some], random)
+        held_out = held_out_rows(table.target[some], self.validation_fraction, random)
         inside, held_out = np.delete(some, held_out), some[held_out]
         part, best, highest = table.part(inside), None, -1.0
         for settings in candidates:
@@ -321,11 +280,6 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 best, highest = Choice(settings, scores, held_out, pilot.start), accuracy
         assert best is not None
         return best
-
-    def _held_out_rows(self, target: Array, random: np.random.Generator) -> Array:
-        """About `validation_fraction` of every class, at least one row and not all."""
-        parts = folds(target, max(2, round(1 / self.validation_fraction)), random)
-        return next(part for part in parts if 0 < len(part) < len(target))
 
     def _fitted(
         self,
@@ -340,7 +294,7 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return solve(table, settings, random, theta, near)
         held_out = None
         if self.early_stopping:
-            rows = self._held_out_rows(table.target, random)
+            rows = held_out_rows(table.target, self.validation_fraction, random)
             held_out = table.part(rows)
             table = table.part(np.delete(np.arange(table.rows), rows))
         weights, steps = train(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hitrate.losses import LOSSES
+from hitrate.sklearn.given import Given
 from hitrate.sklearn.solve import SMALLEST_SIGMA, Settings
 from hitrate.sklearn.tuning import MARGINS, SIGMAS, STRENGTHS, Grid
 
@@ -26,7 +25,7 @@ STAGE_ITERATIONS = 100
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(Given):
     """An estimator's parameters, checked.
 
     Parameters
@@ -37,37 +36,34 @@ class Parameters:
         The estimator's own, as from ``get_params``.
     """
 
-    call: str
-    given: Mapping[str, Any]
-
     def __post_init__(self) -> None:
         given = self.given
         if not isinstance(given["loss"], str) or given["loss"] not in self.losses():
             names = ", ".join(map(repr, self.losses()))
-            self._complain("loss", f"is not one of {names}")
+            self.complain("loss", f"is not one of {names}")
         if given["solver"] not in SOLVERS:
-            self._complain("solver", f"is not one of {', '.join(map(repr, SOLVERS))}")
+            self.complain("solver", f"is not one of {', '.join(map(repr, SOLVERS))}")
         if given["loss_params"] is not None and not isinstance(given["loss_params"], Mapping):
-            self._complain("loss_params", "must be None or a dict of the loss's arguments")
+            self.complain("loss_params", "must be None or a dict of the loss's arguments")
         for name in ("l2", "sigma", "margin", "polish"):
             value = given[name]
             if isinstance(value, str) and value != "auto":
-                self._complain(name, "is no word but 'auto'")
+                self.complain(name, "is no word but 'auto'")
         if not self._is_auto("l2"):
-            self._number("l2", low=0.0)
+            self.number("l2", low=0.0)
         if not self._is_auto("sigma"):
-            self._number("sigma", above=0.0)
+            self.number("sigma", above=0.0)
         if not self._is_auto("margin") and given["margin"] is not None:
-            self._number("margin", low=0.0)
+            self.number("margin", low=0.0)
         if given["polish"] not in ("auto", True, False):
-            self._complain("polish", "must be 'auto', True or False")
+            self.complain("polish", "must be 'auto', True or False")
         if given["max_iter"] is not None:
-            self._whole("max_iter")
-        self._whole("batch_size")
-        self._whole("n_iter_no_change")
-        self._number("tol", above=0.0)
-        self._number("learning_rate", above=0.0)
-        self._number("validation_fraction", above=0.0, below=1.0)
+            self.whole("max_iter")
+        self.whole("batch_size")
+        self.whole("n_iter_no_change")
+        self.number("tol", above=0.0)
+        self.number("learning_rate", above=0.0)
+        self.number("validation_fraction", above=0.0, below=1.0)
 
     @staticmethod
     def losses() -> list[str]:
@@ -144,33 +140,6 @@ class Parameters:
 
     def _is_auto(self, name: str) -> bool:
         return isinstance(self.given[name], str) and self.given[name] == "auto"
-
-    def _complain(self, name: str, why: str) -> None:
-        raise ValueError(f"{self.call}: {name}={self.given[name]!r} {why}")
-
-    def _number(
-        self,
-        name: str,
-        *,
-        low: float | None = None,
-        above: float | None = None,
-        below: float = math.inf,
-    ) -> None:
-        value = self.given[name]
-        if isinstance(value, Real) and not isinstance(value, bool):
-            number = float(value)
-            high_enough = number >= low if low is not None else above is None or number > above
-            # An infinite sigma is the convex start of the path.
-            if high_enough and (number < below or name == "sigma"):
-                return
-        limits = ((">=", low), (">", above), ("<", below if below < math.inf else None))
-        bounds = [f"{word} {limit:g}" for word, limit in limits if limit is not None]
-        self._complain(name, f"must be a number {' and '.join(bounds)}")
-
-    def _whole(self, name: str) -> None:
-        value = self.given[name]
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-            self._complain(name, "must be a whole number >= 1")
 
 
 def class_weights(

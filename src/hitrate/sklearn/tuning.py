@@ -63,6 +63,12 @@ def folds(target: Array, count: int, random: np.random.Generator) -> list[Array]
     return [np.flatnonzero(fold == k) for k in range(count)]
 
 
+def held_out_rows(target: Array, fraction: float, random: np.random.Generator) -> Array:
+    """About this part of every class, at least one row and not all."""
+    parts = folds(target, max(2, round(1 / fraction)), random)
+    return next(part for part in parts if 0 < len(part) < len(target))
+
+
 def choose(table: Table, settings: Settings, grid: Grid, random: np.random.Generator) -> Choice:
     """Cross validation along the path.
 
