@@ -217,6 +217,24 @@ def test_without_gradient_none_is_computed():
     assert slope.isfinite() and slope != 0
 
 
+def test_one_sigma_of_any_shape_and_weights_that_learn():
+    logits, target = batch(5)
+    results = []
+    for shape in ((), (1,), (1, 1)):
+        sigma = torch.full(shape, 0.7, device=DEVICE, requires_grad=True)
+        loss = hitrate.exact_loss(logits, target, sigma, backend="triton")
+        (slope,) = torch.autograd.grad(loss, sigma)
+        assert slope.shape == shape
+        results.append(slope.reshape(()))
+    assert results[0] == results[1] == results[2]
+    slopes = []
+    for backend in ("triton", "torch"):
+        weight = torch.linspace(1, 2, 5, device=DEVICE, requires_grad=True)
+        loss = hitrate.exact_loss(logits, target, weight=weight, backend=backend)
+        slopes += torch.autograd.grad(loss, weight)
+    torch.testing.assert_close(*slopes)
+
+
 def test_more_rows_than_one_program_adds_up(monkeypatch):
     logits, target = batch(5, rows=20)
     target[3] = -100

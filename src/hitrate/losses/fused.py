@@ -88,7 +88,10 @@ def _fits(
     logits: Tensor, target: Tensor, sigma: float | Tensor, margin: float | None, options: Options
 ) -> bool:
     """Whether the call is right, and one for the kernels; those that are wrong complain later."""
-    if not HAS_TRITON or logits.dtype not in DTYPES or logits.dim() != 2:
+    # A tensor of another type, sharded or without values, is not memory that a kernel can read.
+    if not HAS_TRITON or type(logits) not in (Tensor, torch.nn.Parameter):
+        return False
+    if logits.dtype not in DTYPES or logits.dim() != 2:
         return False
     rows, classes = logits.shape
     if not rows or classes < 2:
@@ -101,7 +104,8 @@ def _fits(
         return False
     if options.reduction not in REDUCTIONS:
         return False
-    if options.weight is not None and options.weight.shape != (classes,):
+    weight = options.weight
+    if weight is not None and (weight.shape != (classes,) or weight.requires_grad):
         return False
     if margin is not None and not (type(margin) in (int, float) and margin >= 0):
         return False
@@ -205,9 +209,8 @@ class FusedLoss(torch.autograd.Function):
         ctx.found = None
         found = launch.Found(upstream, gradient, work)
         if learned:
-            to_sigma = launch.slope_in_sigma(len(logits), found, ctx.rule, upstream).sum_to_size(
-                sigma.shape
-            )
+            each = launch.slope_in_sigma(len(logits), found, ctx.rule, upstream)
+            to_sigma = each if sigma.numel() > 1 else each.sum().reshape(sigma.shape)
         if wanted:
             to_logits = launch.backward(logits, target, sigma, found, ctx.rule, upstream)
         return to_logits, to_sigma, *[None] * 6
