@@ -33,8 +33,8 @@ WRONG = {
     "method": ({"method": "magic"}, "method='magic'.*'auto', 'quadrature', 'gridded'"),
     "backend": ({"backend": "tpu"}, "backend='tpu'.*is not one of 'auto', 'torch', 'triton'"),
     "backend_cannot_run": (
-        {"backend": "triton", "noise": "logistic"},
-        "backend='triton'.*cannot run: the kernels are for normal noise",
+        {"backend": "triton", "noise": "gumbel"},
+        "backend='triton'.*cannot run: the kernels are for normal and logistic noise",
     ),
     "nodes": ({"nodes": 3}, "nodes must be a whole number >= 4, got 3"),
     "samples": ({"method": "genz", "samples": 0}, "samples must be a whole number >= 1, got 0"),

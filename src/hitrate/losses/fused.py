@@ -70,7 +70,9 @@ def fused_loss(
 
 def may_fuse(logits: Tensor, noise: str, method: str, backend: str, nodes: int | None) -> bool:
     """Whether a call is for the kernels at all: a quick look, for those that are not."""
-    if backend != "triton" and not (backend == "auto" and logits.is_cuda):
+    if not isinstance(logits, Tensor) or backend not in ("auto", "triton"):
+        return False
+    if backend == "auto" and not logits.is_cuda:
         return False
     by_default = noise in ("normal", "logistic") and method == "auto" and nodes is None
     return by_default and not torch.compiler.is_compiling()
