@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from gpu import wall
 from torch import Tensor, nn
 
 import hitrate
@@ -70,16 +70,6 @@ def step_of(model: nn.Module, loss: nn.Module, x: Tensor, y: Tensor) -> Callable
     return step
 
 
-def seconds(step: Callable[[], None], repeats: int) -> float:
-    """Per step."""
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(repeats):
-        step()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - start) / repeats
-
-
 def main() -> None:
     """Measure all cases."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -101,10 +91,10 @@ def main() -> None:
         steps = {name: step_of(model, loss, x, y) for name, loss in losses.items()}
         times: dict[str, list[float]] = {name: [] for name in steps}
         for step in steps.values():
-            seconds(step, 3)
+            wall(step, 3)
         for _ in range(options.rounds):
             for name, step in steps.items():
-                times[name].append(1e3 * seconds(step, 6))
+                times[name].append(1e3 * wall(step, 6))
         medians = {name: statistics.median(t) for name, t in times.items()}
         base = medians["cross entropy"]
         case = {

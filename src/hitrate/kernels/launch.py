@@ -101,12 +101,12 @@ def forward(
     sigma_at, noise, sigmas = _sigma(sigma, logits)
     read = (logits, target, sigma_at, logits if weight is None else weight)
     tensors = (*read, loss, gradient, work, table)
-    numbers = (rows, classes, noise, margin, rule.ignore_index, rule.a, rule.b)
+    numbers = (classes, noise, margin, rule.ignore_index, rule.a, rule.b)
     grid = (programs, 1, 1)
     which = (sigmas, weight is not None, rule.margin is not None)
     how: tuple[int, ...] = (*which, learned, wanted, rule.link, reduction)
     if few:
-        launch(rows_kernel, grid, tensors, numbers, (*how, together, padded, 4, SEARCH), 1)
+        launch(rows_kernel, grid, tensors, (rows, *numbers), (*how, together, padded, 4, SEARCH), 1)
     elif rule.logistic:
         launch(logistic_kernel, grid, tensors, numbers, (*how, *SPREAD), 1 if classes <= 256 else 4)
     elif at_once:

@@ -7,9 +7,9 @@ closest margin alone, and there is nothing to search for.
 import triton
 import triton.language as tl
 
-from hitrate.kernels.finish import ANY_NUMBER, ANYWHERE, finish, turning_at
+from hitrate.kernels.finish import ANY_NUMBER, ANYWHERE, one_minus_exp
 from hitrate.kernels.integral import log1m
-from hitrate.kernels.segments import LOWEST, conclude, read, read_row, top_of
+from hitrate.kernels.row import LOWEST, conclude, finish_row, read, read_row, top_of
 
 # Nodes, enough while the target is less than about forty sigma behind.
 NODES: tl.constexpr = tl.constexpr(128)
@@ -49,7 +49,6 @@ def logistic_kernel(
     gradient,
     work,
     table,
-    rows,
     classes,
     noise,
     margin,
@@ -108,9 +107,8 @@ def logistic_kernel(
     peak = tl.max(level, 0)
     weights = tl.exp(level - peak)
     total = tl.sum(weights, 0)
-    # Where p is near 1, 1 - p is a sum of positive terms: 1 - e^height is -expm1.
-    short = tl.where(height > -0.3, -height * expm1_over(height), 1.0 - tl.exp(height))
-    missed = tl.sum(tl.exp(density) * short, 0) * step
+    # Where p is near 1, 1 - p is a sum of positive terms.
+    missed = tl.sum(tl.exp(density) * one_minus_exp(height), 0) * step
     log_p = tl.where(
         missed < 0.5, log1m(tl.minimum(missed, 0.5)), tl.log(total) + peak + tl.log(step)
     )
@@ -140,21 +138,4 @@ def logistic_kernel(
     if GRADIENT:
         pull = tl.where(factor == 0.0, 0.0, -factor * tl.sum(pulls, 0))
         tl.store(gradient + row * classes + y, pull.to(gradient.dtype.element_ty))
-    if LEARNED:
-        turning = tl.where(factor == 0.0, 0.0, factor * tl.sum(turns, 0))
-        tl.store(turning_at(work, row), turning)
-    one = tl.zeros([1], tl.int64) + row
-    nothing = tl.zeros([1], tl.float32)
-    finish(loss, work, table, one, nothing + value, nothing + part, one < rows, REDUCTION)
-
-
-@triton.jit
-def expm1_over(x):
-    """(e^x - 1) / x for small x."""
-    series = 1.0 / 5040.0
-    series = series * x + 1.0 / 720.0
-    series = series * x + 1.0 / 120.0
-    series = series * x + 1.0 / 24.0
-    series = series * x + 1.0 / 6.0
-    series = series * x + 0.5
-    return series * x + 1.0
+    finish_row(loss, work, table, row, value, part, tl.sum(turns, 0), factor, LEARNED, REDUCTION)

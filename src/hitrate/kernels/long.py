@@ -6,19 +6,17 @@ The last runs in the backward pass, with many programs per row; between them a r
 import triton
 import triton.language as tl
 
-from hitrate.kernels.finish import ANY_NUMBER, ANYWHERE, finish, sigma_of, turning_at
+from hitrate.kernels.finish import ANY_NUMBER, ANYWHERE, sigma_of
+from hitrate.kernels.row import FARTHEST, conclude, finish_row, read, read_row
 from hitrate.kernels.segments import (
     FACTS,
-    FARTHEST,
     PITCH,
     PLACES,
     POINTS,
     TERMS,
-    conclude,
+    coefficient,
     log_p_of_weights,
     map_of_segment,
-    read,
-    read_row,
     survey,
     weights_of_row,
 )
@@ -87,7 +85,6 @@ def integrate_kept(
     kept,
     work,
     table,
-    rows,
     classes,
     noise,
     margin,
@@ -130,8 +127,7 @@ def integrate_kept(
     if GRADIENT:
         for s in range(segments):
             for j in range(POINTS):
-                waved = tl.load(cosines + j * PITCH + lane % POINTS) * slopes
-                found = tl.sum(tl.where(lane // POINTS == s, waved, 0.0), 0)
+                found = coefficient(slopes, cosines + lane % POINTS, lane // POINTS == s, j)
                 # A row without part in the loss, or decided, has no gradient, whatever its slopes.
                 found = tl.where(factor == 0.0, 0.0, factor * found)
                 tl.store(facts + FACTS + s * POINTS + j, found)
@@ -146,12 +142,7 @@ def integrate_kept(
                     tl.store(facts + FACTS + s * POINTS + m, tl.sum(part_of * waves, 0))
         tl.store(facts + 2, factor)
         tl.store(facts + 3, tl.where(factor == 0.0, 0.0, -factor * pull))
-    if LEARNED:
-        turning = tl.where(factor == 0.0, 0.0, factor * turning)
-        tl.store(turning_at(work, row), turning)
-    one = tl.zeros([1], tl.int64) + row
-    nothing = tl.zeros([1], tl.float32)
-    finish(loss, work, table, one, nothing + value, nothing + part, one < rows, REDUCTION)
+    finish_row(loss, work, table, row, value, part, turning, factor, LEARNED, REDUCTION)
 
 
 @triton.jit

@@ -3,26 +3,17 @@
 import triton
 import triton.language as tl
 
-from hitrate.kernels.finish import ANY_NUMBER, ANYWHERE, finish, turning_at
+from hitrate.kernels.finish import ANY_NUMBER, ANYWHERE
+from hitrate.kernels.row import FARTHEST, conclude, finish_row, read, read_row
 from hitrate.kernels.segments import (
-    FARTHEST,
-    PITCH,
     PLACES,
     POINTS,
-    conclude,
+    coefficient,
     log_p_of_weights,
     map_of_segment,
-    read,
-    read_row,
     survey,
     weights_of_row,
 )
-
-
-@triton.jit
-def coefficient(slope, wave, is_here, J: tl.constexpr):
-    """The J-th Chebyshev coefficient of a segment, from the slopes at its points."""
-    return tl.sum(tl.where(is_here, tl.load(wave + J * PITCH) * slope, 0.0), 0)
 
 
 @triton.jit
@@ -117,7 +108,6 @@ def many_kernel(
     gradient,
     work,
     table,
-    rows,
     classes,
     noise,
     margin,
@@ -179,9 +169,4 @@ def many_kernel(
                 EVEN,
                 BLOCK,
             )
-    if LEARNED:
-        turning = tl.where(factor == 0.0, 0.0, factor * turning)
-        tl.store(turning_at(work, row), turning)
-    one = tl.zeros([1], tl.int64) + row
-    nothing = tl.zeros([1], tl.float32)
-    finish(loss, work, table, one, nothing + value, nothing + part, one < rows, REDUCTION)
+    finish_row(loss, work, table, row, value, part, turning, factor, LEARNED, REDUCTION)

@@ -13,9 +13,8 @@ from hitrate.kernels.finish import (
     turning_at,
 )
 from hitrate.kernels.integral import integrate
+from hitrate.kernels.row import FARTHEST, LOWEST
 
-FARTHEST: tl.constexpr = tl.constexpr(5e3)
-LOWEST: tl.constexpr = tl.constexpr(-1e15)
 ABSENT: tl.constexpr = tl.constexpr(1e4)
 
 

@@ -9,11 +9,9 @@ function of the margin; known at the points, it is a polynomial on each segment.
 import triton
 import triton.language as tl
 
-from hitrate.kernels.finish import classify, link_of, sigma_of
 from hitrate.kernels.integral import integrate, interval
+from hitrate.kernels.row import FARTHEST, LOWEST, read, top_of
 
-FARTHEST: tl.constexpr = tl.constexpr(5e3)
-LOWEST: tl.constexpr = tl.constexpr(-1e15)
 # Points per segment, and segments.
 POINTS: tl.constexpr = tl.constexpr(20)
 SEGMENTS: tl.constexpr = tl.constexpr(6)
@@ -66,27 +64,6 @@ def scaled_margin(z, own, scale, margin, HAS_MARGIN: tl.constexpr):
         # A class at -inf is no rival, and the margin does not make it one.
         distance = tl.where(z == float("-inf"), FARTHEST / scale, tl.minimum(distance, margin))
     return tl.minimum(tl.maximum(distance * scale, LOWEST), FARTHEST)
-
-
-@triton.jit
-def read(here, i, classes, EVEN: tl.constexpr):
-    """Logits of a row, -inf beyond its end; EVEN if all i are within."""
-    if EVEN:
-        z = tl.load(here + i)
-    else:
-        z = tl.load(here + i, mask=i < classes, other=float("-inf"))
-    return z.to(tl.float32)
-
-
-@triton.jit
-def top_of(best, own):
-    """The best rival of all; whether log p is undefined, and whether an infinity decides it."""
-    wrong = tl.max((best != best).to(tl.int32), 0) > 0
-    top = tl.max(tl.where(best == best, best, float("-inf")), 0)
-    undefined = wrong | (top == float("inf")) | (own == float("inf")) | (own != own)
-    undefined = undefined | ((own == float("-inf")) & (top == float("-inf")))
-    # A target at -inf cannot win; without a rival above -inf it has won.
-    return top, undefined, (own == float("-inf")) | (top == float("-inf"))
 
 
 @triton.jit
@@ -411,36 +388,6 @@ def log_p_of_weights(
 
 
 @triton.jit
-def read_row(
-    logits,
-    target,
-    sigma,
-    weight,
-    row,
-    classes,
-    noise,
-    ignore_index,
-    SIGMAS: tl.constexpr,
-    WEIGHTS: tl.constexpr,
-):
-    """A row's own logit, class, part in the loss, 1 / sigma; and whether its target is no class."""
-    one = tl.zeros([1], tl.int64) + row
-    y, part, astray = classify(
-        tl.load(target + one), one >= 0, weight, classes, ignore_index, WEIGHTS
-    )
-    y = tl.max(y, 0)
-    own = tl.load(logits + row * classes + y).to(tl.float32)
-    scale = 1.0 / tl.max(sigma_of(sigma, one, one >= 0, noise, SIGMAS), 0)
-    return own, y, tl.max(part, 0), scale, tl.max(astray.to(tl.int32), 0) > 0
-
-
-@triton.jit
-def conclude(log_p, own, scale, part, undefined, decided, link_a, link_b, LINK: tl.constexpr):
-    """A row's loss, and the factor of its slopes in its gradient."""
-    known = tl.where(own == float("-inf"), float("-inf"), 0.0)
-    log_p = tl.where(undefined, float("nan"), tl.where(decided, known, log_p))
-    value, steep = link_of(log_p, link_a, link_b, LINK)
-    steep = tl.where(undefined, float("nan"), tl.where(decided, 0.0, steep))
-    # A row without part in the loss adds nothing, be it infinite or not a number.
-    value = tl.where(part == 0.0, 0.0, part * value)
-    return value, tl.where(part == 0.0, 0.0, -scale * part * steep)
+def coefficient(slope, wave, is_here, j):
+    """The j-th Chebyshev coefficient of a segment, from the slopes at its points."""
+    return tl.sum(tl.where(is_here, tl.load(wave + j * PITCH) * slope, 0.0), 0)

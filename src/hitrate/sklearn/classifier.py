@@ -12,12 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from hitrate.sklearn.calibration import calibrate
 from hitrate.sklearn.objective import top
-from hitrate.sklearn.parameters import Parameters, class_weights
+from hitrate.sklearn.parameters import Parameters
 from hitrate.sklearn.polish import polish
 from hitrate.sklearn.predictions import Predictions
 from hitrate.sklearn.sgd import train
@@ -180,21 +178,10 @@ class AccuracyClassifier(Predictions, ClassifierMixin, BaseEstimator):  # type: 
         """
         call = f"AccuracyClassifier(loss={self.loss!r}, solver={self.solver!r}).fit"
         parameters = Parameters(call, self.get_params(deep=False))
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
-        check_classification_targets(y)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         before = getattr(self, "classes_", None)
-        self.classes_, target = np.unique(y, return_inverse=True)
-        weight = class_weights(self.class_weight, self.classes_, target, weight, call)
-        if not weight.all():
-            counted = np.flatnonzero(weight)
-            X, target, weight = X[counted], target[counted], weight[counted]
-        if len(np.unique(target)) < 2:
-            raise ValueError(f"{call}: needs rows of two classes or more, got one class")
-
+        table = self._table(X, y, sample_weight, call)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         random = np.random.default_rng(seed)
-        table = Table(X, target.astype(np.int64), weight, len(self.classes_))
         theta = self._last_theta(table, before) if self.warm_start else None
         solution, used = self._solved(table, theta, parameters, random)
         self.l2_, self.sigma_ = used.l2, used.sigma
@@ -213,15 +200,9 @@ class AccuracyClassifier(Predictions, ClassifierMixin, BaseEstimator):  # type: 
             )
         return self
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     def _scores(self, X: Any) -> Array:
         """Scores (N, D) of all classes but the first."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X = self._checked(X)
         coef, intercept = self.coef_, self.intercept_
         if len(self.classes_) > 2:
             coef, intercept = coef[1:], intercept[1:]

@@ -13,15 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from hitrate.losses import LOSSES
 from hitrate.recipes import RECIPES
 from hitrate.sklearn.calibration import calibrate
 from hitrate.sklearn.given import Given
 from hitrate.sklearn.network import Network, Plan, Training, random_network, train_network
-from hitrate.sklearn.parameters import class_weights
 from hitrate.sklearn.predictions import Predictions
 from hitrate.sklearn.table import Table
 from hitrate.sklearn.tuning import held_out_rows
@@ -167,21 +164,10 @@ class AccuracyMLPClassifier(Predictions, ClassifierMixin, BaseEstimator):  # typ
         """
         call = f"AccuracyMLPClassifier(loss={self.loss!r}).fit"
         plan = NetworkParameters(call, self.get_params(deep=False)).plan()
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
-        check_classification_targets(y)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         before = getattr(self, "classes_", None)
-        self.classes_, target = np.unique(y, return_inverse=True)
-        weight = class_weights(self.class_weight, self.classes_, target, weight, call)
-        if not weight.all():
-            counted = np.flatnonzero(weight)
-            X, target, weight = X[counted], target[counted], weight[counted]
-        if len(np.unique(target)) < 2:
-            raise ValueError(f"{call}: needs rows of two classes or more, got one class")
-
+        table = self._table(X, y, sample_weight, call)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         random = np.random.default_rng(seed)
-        table = Table(X, target.astype(np.int64), weight, len(self.classes_))
         start = self._start(table, before, random)
         found = self._trained(table, start, plan, random)
         coef, intercept = table.outwards(found.network.hidden)
@@ -199,15 +185,9 @@ class AccuracyMLPClassifier(Predictions, ClassifierMixin, BaseEstimator):  # typ
             )
         return self
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     def _scores(self, X: Any) -> Array:
         """Scores (N, D) of all classes but the first, whose own are subtracted."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X = self._checked(X)
         (w, v), (b, c) = self.coefs_, self.intercepts_
         scores = np.empty((X.shape[0], v.shape[1] - 1))
         for start in range(0, X.shape[0], BLOCK):

@@ -1,4 +1,4 @@
-"""What every estimator here makes of its scores."""
+"""What every estimator here takes, and what it makes of its scores."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from hitrate.sklearn.calibration import Calibration
 from hitrate.sklearn.objective import top
+from hitrate.sklearn.parameters import class_weights
+from hitrate.sklearn.table import Table
 
 Array = NDArray[Any]
+DTYPES = [np.float64, np.float32]
 
 
 class Predictions:
@@ -18,9 +23,34 @@ class Predictions:
 
     classes_: Array
     calibration_: Calibration
+    class_weight: Any
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.sparse = True
+        return tags
+
+    def _table(self, X: Any, y: Any, sample_weight: Any | None, call: str) -> Table:
+        """Checked rows, targets and weights to fit, without rows of weight 0; sets `classes_`."""
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
+        check_classification_targets(y)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        self.classes_, target = np.unique(y, return_inverse=True)
+        weight = class_weights(self.class_weight, self.classes_, target, weight, call)
+        if not weight.all():
+            counted = np.flatnonzero(weight)
+            X, target, weight = X[counted], target[counted], weight[counted]
+        if len(np.unique(target)) < 2:
+            raise ValueError(f"{call}: needs rows of two classes or more, got one class")
+        return Table(X, target.astype(np.int64), weight, len(self.classes_))
+
+    def _checked(self, X: Any) -> Any:
+        """Rows to predict, of a fitted estimator."""
+        check_is_fitted(self)
+        return validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
 
     def _scores(self, X: Any) -> Array:
-        """Scores of checked rows."""
+        """Scores of rows."""
         raise NotImplementedError
 
     def decision_function(self, X: Any) -> Array:
