@@ -65,7 +65,7 @@ def about(gpu: dict[str, Any]) -> str:
 def time(gpu: dict[str, Any]) -> str:
     """Every case."""
     lines = [
-        "| N | C | dtype | cross entropy | compiled, any shape | EXACT | least to most | ratio "
+        "| N | C | dtype | cross entropy | compiled | EXACT | least to most | ratio "
         "| GPU alone: cross entropy | EXACT | ratio | of a copy's bandwidth | memory |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]

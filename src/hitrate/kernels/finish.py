@@ -21,6 +21,10 @@ NONE: tl.constexpr = tl.constexpr(0)
 SUM: tl.constexpr = tl.constexpr(1)
 MEAN: tl.constexpr = tl.constexpr(2)
 LATER: tl.constexpr = tl.constexpr(3)
+# Most programs whose sums are left to the last of them. The table begins with a count of programs,
+# goes on with their sums, and then with what `hitrate.kernels.segments` reads.
+FINISHED: tl.constexpr = tl.constexpr(16384)
+WAVES: tl.constexpr = tl.constexpr(1 + 2 * 16384)
 # Programs whose sums the last one adds up at a time.
 STRIDE: tl.constexpr = tl.constexpr(512)
 
@@ -114,50 +118,51 @@ def one_minus_exp_signed(x):
 
 @triton.jit
 def turning_at(work, row):
-    """Where a row's slope in sigma is kept: behind what `finish` keeps."""
-    return work + 1 + 2 * tl.num_programs(0).to(tl.int64) + row
+    """Where a row's slope in sigma is kept: behind the factor of the mean."""
+    return work + 1 + row
 
 
 @triton.jit
 def finish(loss, work, table, row, value, part, there, REDUCTION: tl.constexpr):
     """Store the rows' losses, or their sum; the last program adds all up, always in one order.
 
-    `work` holds the factor by which the mean divides, then losses and parts of all programs; the
-    table begins with the number of programs that were here, left at 0.
+    `work` begins with the factor by which the mean divides. The table's count of the programs that
+    were here is left at 0.
     """
+    programs = tl.num_programs(0)
     if REDUCTION == NONE:
         tl.store(loss + row, value, mask=there)
-    else:
-        programs = tl.num_programs(0)
-        mine = work + 1 + tl.program_id(0)
-        tl.store(mine, tl.sum(value, 0))
-        tl.store(mine + programs, tl.sum(part, 0))
-        if REDUCTION != LATER:
-            # Every store of this program comes before its ticket.
-            tl.debug_barrier()
-            drawn = tl.atomic_add(table, 1.0, sem="acq_rel")
-            if drawn == programs - 1:
-                lane = tl.arange(0, STRIDE)
-                total = tl.zeros([STRIDE], tl.float32)
-                parts = tl.zeros([STRIDE], tl.float32)
-                for start in range(0, programs, STRIDE):
-                    at = start + lane
-                    inside = at < programs
-                    from_here = work + 1 + at
-                    total += tl.load(from_here, mask=inside, other=0.0, cache_modifier=".cg")
-                    from_here += programs
-                    parts += tl.load(from_here, mask=inside, other=0.0, cache_modifier=".cg")
-                whole = tl.sum(total, 0)
-                if REDUCTION == MEAN:
-                    divisor = tl.sum(parts, 0)
-                    tl.store(loss, whole / divisor)
-                    # Without any part the mean is not a number, and has no gradient.
-                    tl.store(work, tl.where(divisor == 0.0, 0.0, 1.0 / divisor))
-                else:
-                    tl.store(loss, whole)
-                    tl.store(work, 1.0)
-                # Ready for the next launch.
-                tl.store(table, 0.0)
+    if REDUCTION == LATER:
+        tl.store(loss + tl.program_id(0), tl.sum(value, 0))
+        tl.store(loss + programs + tl.program_id(0), tl.sum(part, 0))
+    if (REDUCTION == SUM) | (REDUCTION == MEAN):
+        sums = table + 1
+        tl.store(sums + tl.program_id(0), tl.sum(value, 0))
+        tl.store(sums + FINISHED + tl.program_id(0), tl.sum(part, 0))
+        # Every store of this program comes before its ticket.
+        tl.debug_barrier()
+        drawn = tl.atomic_add(table, 1.0, sem="acq_rel")
+        if drawn == programs - 1:
+            lane = tl.arange(0, STRIDE)
+            total = tl.zeros([STRIDE], tl.float32)
+            parts = tl.zeros([STRIDE], tl.float32)
+            for start in range(0, programs, STRIDE):
+                at = start + lane
+                inside = at < programs
+                total += tl.load(sums + at, mask=inside, other=0.0, cache_modifier=".cg")
+                at += FINISHED
+                parts += tl.load(sums + at, mask=inside, other=0.0, cache_modifier=".cg")
+            whole = tl.sum(total, 0)
+            if REDUCTION == MEAN:
+                divisor = tl.sum(parts, 0)
+                tl.store(loss, whole / divisor)
+                # Without any part the mean is not a number, and has no gradient.
+                tl.store(work, tl.where(divisor == 0.0, 0.0, 1.0 / divisor))
+            else:
+                tl.store(loss, whole)
+                tl.store(work, 1.0)
+            # Ready for the next launch.
+            tl.store(table, 0.0)
 
 
 @triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 from triton.runtime import driver
 
@@ -17,19 +15,23 @@ from hitrate.kernels.logistic import logistic_kernel
 from hitrate.kernels.long import compress, expand, integrate_kept
 from hitrate.kernels.many import many_kernel
 from hitrate.kernels.rows import rows_kernel
+from hitrate.kernels.start import Start
+from hitrate.kernels.table import table_of
 
 # Up to this many classes all rivals are looked at; above, a few stand for all.
 ROWS_UP_TO = 32
 # Up to this many classes the gradient is made with the value; above, in the backward pass.
 AT_ONCE_UP_TO = 4096
-# Programs whose sums are left to the last of them.
-FINISHED_UP_TO = 16384
+# Up to this many programs leave their sums to the last of them.
+FINISHED_UP_TO = int(finish.FINISHED)
 # Columns and warps of a program, for rows at once, for long rows (in half precision), and for
 # their gradient.
 SHORT, LONG, LONG_HALF, WIDE = (32, 1), (512, 8), (256, 4), (2048, 4)
 # Columns that a program of logistic noise looks at for the closest, and at all nodes at once.
 SPREAD = (256, 16)
 SEARCH = 20
+# Terms of a segment's polynomial in half precision.
+TERMS_HALF = 16
 REDUCTIONS = {"none": int(finish.NONE), "sum": int(finish.SUM), "mean": int(finish.MEAN)}
 # The kernels' numbers, as numbers.
 ADDED_LATER = int(finish.LATER)
@@ -58,8 +60,15 @@ class Found(NamedTuple):
 
     loss: Tensor  # () or (N,), float32
     gradient: Tensor  # (N, C) in the logits' dtype, or (N, KEPT) to expand; or none
-    # The mean's factor; losses and parts of all programs; slopes in sigma, if they are learned.
-    work: Tensor
+    work: Tensor  # The mean's factor; then slopes in sigma, if it is learned.
+
+
+class Plan(NamedTuple):
+    """What calls have in common that differ in nothing but values and the number of rows."""
+
+    together: int  # Rows in a program.
+    reduction: int
+    starts: tuple[Start, ...]
 
 
 def forward(
@@ -82,50 +91,91 @@ def forward(
         with torch.cuda.device(device):
             return forward(logits, target, sigma, weight, rule, wanted=wanted, learned=learned)
     rows, classes = logits.shape
-    few, at_once = classes <= ROWS_UP_TO and not rule.logistic, rule.is_at_once(classes)
-    padded = max(triton.next_power_of_2(classes), 2)
-    together = 32 // padded if few else 1
-    programs = -(-rows // together)
-    reduction = REDUCTIONS[rule.reduction]
-    if reduction and programs > FINISHED_UP_TO:
-        reduction = ADDED_LATER
-    float32: Any = {"dtype": torch.float32, "device": device}
-    loss = torch.empty(() if reduction else rows, **float32)
-    work = gradient = torch.empty(1 + 2 * programs + (rows if learned else 0), **float32)
-    if wanted and at_once:
-        gradient = torch.empty(logits.shape, dtype=logits.dtype, device=device)
-    elif not at_once:
-        gradient = torch.empty((rows, KEPT), **float32)
-    table = _table(device)
-    margin = 0.0 if rule.margin is None else rule.margin
     sigma_at, noise, sigmas = _sigma(sigma, logits)
-    read = (logits, target, sigma_at, logits if weight is None else weight)
-    tensors = (*read, loss, gradient, work, table)
-    numbers = (classes, noise, margin, rule.ignore_index, rule.a, rule.b)
-    grid = (programs, 1, 1)
-    which = (sigmas, weight is not None, rule.margin is not None)
-    how: tuple[int, ...] = (*which, learned, wanted, rule.link, reduction)
-    if few:
-        launch(rows_kernel, grid, tensors, (rows, *numbers), (*how, together, padded, 4, SEARCH), 1)
-    elif rule.logistic:
-        launch(logistic_kernel, grid, tensors, numbers, (*how, *SPREAD), 1 if classes <= 256 else 4)
-    elif at_once:
-        block, warps = SHORT
-        how = (*how, classes % block == 0, block, SEARCH)
-        launch(many_kernel, grid, tensors, numbers, how, warps)
+    weight_at = logits if weight is None else weight
+    plan = _plan(
+        rows > FINISHED_UP_TO * _together(classes, rule.logistic),
+        classes,
+        (rule.link, rule.reduction, rule.logistic),
+        (sigmas, weight is not None, rule.margin is not None, learned, wanted),
+        (device, logits.dtype, target.dtype, sigma_at.dtype, weight_at.dtype),
+        logits.data_ptr() % 16 == 0,
+    )
+    programs = -(-rows // plan.together)
+    if plan.reduction == ADDED_LATER:
+        loss = torch.empty((2, programs), dtype=torch.float32, device=device)
     else:
-        powers = logits.dtype != torch.float32
-        block, warps = LONG_HALF if powers else LONG
-        facts = (classes, noise, margin, rule.ignore_index)
-        pace = (*which, classes % block == 0, block, SEARCH)
-        launch(compress, grid, (*read, gradient, table), facts, pace, warps)
-        launch(integrate_kept, grid, tensors, numbers, (*how, powers, SEARCH), 1)
-    if reduction == ADDED_LATER:
-        whole, parts = work[1 : 2 * programs + 1].view(2, programs).sum(1)
+        loss = torch.empty(() if plan.reduction else rows, dtype=torch.float32, device=device)
+    work = torch.empty(1 + rows if learned else 1, dtype=torch.float32, device=device)
+    at_once = rule.is_at_once(classes)
+    if not at_once:
+        gradient = torch.empty((rows, KEPT), dtype=torch.float32, device=device)
+    else:
+        gradient = torch.empty_like(logits) if wanted else work
+    stream = _stream(device)
+    table = table_of(device, stream)
+    margin = 0.0 if rule.margin is None else rule.margin
+    tensors = (logits, target, sigma_at, weight_at, loss, gradient, work, table)
+    numbers: tuple[float, ...] = (classes, noise, margin, rule.ignore_index, rule.a, rule.b)
+    if classes <= ROWS_UP_TO and not rule.logistic:
+        numbers = (rows, *numbers)
+    grid = (programs, 1)
+    if not at_once:
+        read = (logits, target, sigma_at, weight_at, gradient, table)
+        plan.starts[1](grid, stream, read, (classes, noise, margin, rule.ignore_index))
+    plan.starts[0](grid, stream, tensors, numbers)
+    if plan.reduction == ADDED_LATER:
+        whole, parts = loss.sum(1)
         mean = rule.reduction == "mean"
         loss = whole / parts if mean else whole
         work[0] = torch.where(parts == 0, 0.0, 1 / parts) if mean else 1.0
     return Found(loss, gradient, work)
+
+
+def _together(classes: int, logistic: bool) -> int:
+    """How many rows a program takes."""
+    return 1 if classes > ROWS_UP_TO or logistic else 32 // _padded(classes)
+
+
+def _padded(classes: int) -> int:
+    """The next power of two."""
+    return 1 << (classes - 1).bit_length()
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(
+    is_long: bool,
+    classes: int,
+    kind: tuple[int, str, bool],
+    which: tuple[int, bool, bool, bool, bool],
+    types: tuple[Any, ...],
+    is_aligned: bool,
+) -> Plan:
+    """Kernels for a number of classes, a rule without its parameters, and types of tensors."""
+    link, named, logistic = kind
+    reduction = REDUCTIONS[named]
+    if reduction and is_long:
+        reduction = ADDED_LATER
+    together = _together(classes, logistic)
+    how: tuple[int, ...] = (*which, link, reduction)
+    if logistic:
+        start = Start(logistic_kernel, (*how, *SPREAD), 1 if classes <= 256 else 4)
+    elif classes <= ROWS_UP_TO:
+        start = Start(rows_kernel, (*how, together, _padded(classes), 4, SEARCH), 1)
+    elif classes <= AT_ONCE_UP_TO:
+        block, warps = SHORT
+        start = Start(many_kernel, (*how, classes % block == 0, block, SEARCH), warps)
+    else:
+        start = Start(integrate_kept, (*how, _terms(types[1]), SEARCH), 1)
+        block, warps = LONG if types[1] == torch.float32 else LONG_HALF
+        pace = (*which[:3], classes % block == 0, block, SEARCH)
+        return Plan(together, reduction, (start, Start(compress, pace, warps)))
+    return Plan(together, reduction, (start,))
+
+
+def _terms(dtype: torch.dtype) -> int:
+    """Terms of a segment's polynomial: half precision rounds far above what fewer leave out."""
+    return int(segments.POINTS) if dtype == torch.float32 else TERMS_HALF
 
 
 def backward(
@@ -138,63 +188,50 @@ def backward(
 ) -> Tensor:
     """Gradient in logits (N, C) for an upstream () or (N,); may overwrite what was found."""
     rows, classes = logits.shape
+    device, dtype = logits.device, logits.dtype
     per_row = rule.reduction == "none"
     step = upstream.stride(0) if per_row else 0
+    stream = _stream(device)
     if rule.is_at_once(classes):
         tensors = (found.gradient, upstream, found.work)
-        grid = (-(-rows * classes // 1024), 1, 1)
-        launch(scale_kernel, grid, tensors, (rows, classes, step), (per_row, 1024), 4)
+        start = _scaling(classes % 16 == 0, per_row, device, dtype, upstream.dtype)
+        start((-(-rows * classes // 1024), 1), stream, tensors, (rows, classes, step))
         return found.gradient
-    gradient = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
-    block, warps = WIDE
+    gradient = torch.empty_like(logits)
     sigma_at, noise, sigmas = _sigma(sigma, logits)
-    which = (sigmas, rule.margin is not None)
-    launch(
-        expand,
-        (rows, -(-classes // block), 1),
+    types = (device, dtype, target.dtype, sigma_at.dtype, upstream.dtype)
+    which = (sigmas, rule.margin is not None, per_row)
+    start = _expansion(classes, which, types, logits.data_ptr() % 16 == 0)
+    start(
+        (rows, -(-classes // WIDE[0])),
+        stream,
         (logits, target, sigma_at, found.gradient, found.work, upstream, gradient),
         (classes, step, noise, 0.0 if rule.margin is None else rule.margin),
-        (*which, per_row, logits.dtype != torch.float32, classes % block == 0, block),
-        warps,
     )
     return gradient
 
 
-_COMPILED: dict[tuple[Any, ...], Any] = {}
+@functools.lru_cache(maxsize=1024)
+def _scaling(is_even: bool, per_row: bool, *types: Any) -> Start:
+    """The kernel that scales a gradient; for a number of classes divisible by 16, or not."""
+    return Start(scale_kernel, (per_row, 1024), 4)
 
 
-def launch(
-    kernel: Any,
-    grid: tuple[int, int, int],
-    tensors: tuple[Tensor, ...],
-    numbers: tuple[float, ...],
-    constants: tuple[int, ...],
-    warps: int,
-) -> None:
-    """Start a kernel; from the second time on without what Triton's own launcher looks at.
+@functools.lru_cache(maxsize=1024)
+def _expansion(
+    classes: int, which: tuple[int, bool, bool], types: tuple[Any, ...], is_aligned: bool
+) -> Start:
+    """The kernel that writes the gradient of long rows."""
+    block, warps = WIDE
+    return Start(expand, (*which, _terms(types[1]), classes % block == 0, block), warps)
 
-    A compiled kernel serves all calls with the same constants, types, and divisibility of the
-    first tensor's address and of the number of classes, of which kernels make use. Numbers count
-    as any of their kind, other tensors may be anywhere or are aligned, being new.
-    """
-    first = tensors[0]
-    key = (
-        kernel,
-        warps,
-        constants,
-        first.device.index,
-        first.shape[1] % 16 == 0,
-        first.data_ptr() % 16 == 0,
-        *[tensor.dtype for tensor in tensors],
-    )
-    compiled = _COMPILED.get(key)
-    if compiled is None:
-        # In the interpreter there is nothing to keep.
-        found = kernel[grid](*tensors, *numbers, *constants, num_warps=warps)
-        if found is not None:
-            _COMPILED[key] = found
-    else:
-        compiled[grid](*tensors, *numbers, *constants)
+
+def _stream(device: torch.device) -> int:
+    """The current stream, as a number."""
+    if device.type != "cuda":
+        return 0
+    stream: int = driver.active.get_current_stream(device.index)
+    return stream
 
 
 def _sigma(sigma: float | Tensor, logits: Tensor) -> tuple[Tensor, float, int]:
@@ -256,46 +293,3 @@ def _shapes(
     row = torch.empty_like(logits[:, 0], dtype=torch.float32)
     whole = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
     return row, whole, row.new_empty(len(logits), 1)
-
-
-@functools.lru_cache(maxsize=8)
-def _pristine(device: torch.device) -> Tensor:
-    """A count of programs, 0; then the table of `hitrate.kernels.segments`."""
-    count, pitch = int(segments.POINTS), int(segments.PITCH)
-    angle = (torch.arange(count, dtype=torch.float64) + 0.5) * (math.pi / count)
-    terms = int(segments.TERMS)
-    rows = torch.zeros(count + 1 + terms, pitch, dtype=torch.float64)
-    # What makes coefficients: T_j at the points, times 2 / points, half that for j = 0.
-    waves = torch.cos(torch.arange(count)[:, None] * angle) * (2 / count)
-    waves[0] /= 2
-    rows[:count, :count] = waves
-    rows[count, :count] = torch.cos(angle)
-    rows[count + 1 :, :terms] = _powers(terms).T
-    return torch.cat([torch.zeros(1), rows.flatten().float()]).to(device)
-
-
-def _powers(terms: int) -> Tensor:
-    """Coefficients (j, m) of x^m in T_j."""
-    found = torch.zeros(terms, terms, dtype=torch.float64)
-    found[0, 0] = found[1, 1] = 1.0
-    for j in range(2, terms):
-        found[j] = -found[j - 2]
-        found[j, 1:] += 2 * found[j - 1, :-1]
-    return found
-
-
-_TABLES: dict[tuple[torch.device, int], Tensor] = {}
-
-
-def _table(device: torch.device) -> Tensor:
-    """The table for the current stream, whose kernels come one by one and leave the count at 0."""
-    stream = 0
-    if device.type == "cuda":
-        if torch.cuda.is_current_stream_capturing():
-            # A graph may run beside others, on any stream.
-            return _pristine(device).clone()
-        stream = driver.active.get_current_stream(device.index)
-    table = _TABLES.get((device, stream))
-    if table is None:
-        table = _TABLES[device, stream] = _pristine(device).clone()
-    return table

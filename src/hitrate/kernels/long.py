@@ -6,14 +6,13 @@ The last runs in the backward pass, with many programs per row; between them a r
 import triton
 import triton.language as tl
 
-from hitrate.kernels.finish import ANY_NUMBER, ANYWHERE, sigma_of
+from hitrate.kernels.finish import ANY_NUMBER, ANYWHERE, WAVES, sigma_of
 from hitrate.kernels.row import FARTHEST, conclude, finish_row, read, read_row
 from hitrate.kernels.segments import (
     FACTS,
     PITCH,
     PLACES,
     POINTS,
-    TERMS,
     coefficient,
     log_p_of_weights,
     map_of_segment,
@@ -58,7 +57,7 @@ def compress(
         scale,
         margin,
         classes,
-        table + 1,
+        table + WAVES,
         reach,
         closest,
         HAS_MARGIN,
@@ -98,12 +97,16 @@ def integrate_kept(
     GRADIENT: tl.constexpr,
     LINK: tl.constexpr,
     REDUCTION: tl.constexpr,
-    POWERS: tl.constexpr,
+    TERMS: tl.constexpr,
     SEARCH: tl.constexpr,
 ):
-    """The second: a row's loss; puts coefficients of the slope in the place of the weights."""
+    """The second: a row's loss; puts coefficients of the slope in the place of the weights.
+
+    They are of a polynomial in powers with TERMS terms, by way of Chebyshev polynomials: the slope
+    is smooth enough for powers not to grow, and they take half the operations.
+    """
     row = tl.program_id(0).to(tl.int64)
-    cosines = table + 1
+    cosines = table + WAVES
     own, _, part, scale, _ = read_row(
         logits, target, sigma, weight, row, classes, noise, ignore_index, SIGMAS, WEIGHTS
     )
@@ -131,35 +134,25 @@ def integrate_kept(
                 # A row without part in the loss, or decided, has no gradient, whatever its slopes.
                 found = tl.where(factor == 0.0, 0.0, factor * found)
                 tl.store(facts + FACTS + s * POINTS + j, found)
-        if POWERS:
+        tl.debug_barrier()
+        term = tl.arange(0, PITCH)
+        for s in range(segments):
+            waves = tl.load(facts + FACTS + s * POINTS + term, mask=term < TERMS, other=0.0)
             tl.debug_barrier()
-            term = tl.arange(0, TERMS)
-            for s in range(segments):
-                waves = tl.load(facts + FACTS + s * POINTS + term)
-                tl.debug_barrier()
-                for m in range(TERMS):
-                    part_of = tl.load(cosines + (POINTS + 1 + m) * PITCH + term)
-                    tl.store(facts + FACTS + s * POINTS + m, tl.sum(part_of * waves, 0))
+            for m in range(TERMS):
+                part_of = tl.load(cosines + (POINTS + 1 + m) * PITCH + term)
+                tl.store(facts + FACTS + s * POINTS + m, tl.sum(part_of * waves, 0))
         tl.store(facts + 2, factor)
         tl.store(facts + 3, tl.where(factor == 0.0, 0.0, -factor * pull))
     finish_row(loss, work, table, row, value, part, turning, factor, LEARNED, REDUCTION)
 
 
 @triton.jit
-def slope_at(x, coefficients, POWERS: tl.constexpr):
-    """A segment's polynomial at x in [-1, 1], by Horner's or Clenshaw's recurrence."""
-    if POWERS:
-        found = tl.zeros_like(x)
-        for j in tl.static_range(TERMS):
-            found = found * x + tl.load(coefficients + (TERMS - 1 - j))
-    else:
-        one = tl.zeros_like(x)
-        two = tl.zeros_like(x)
-        double = 2.0 * x
-        for j in tl.static_range(POINTS - 1):
-            c = tl.load(coefficients + (POINTS - 1 - j))
-            one, two = double * one + (c - two), one
-        found = x * one + (tl.load(coefficients) - two)
+def slope_at(x, coefficients, TERMS: tl.constexpr):
+    """A segment's polynomial at x in [-1, 1], by Horner's rule."""
+    found = tl.zeros_like(x)
+    for j in tl.static_range(TERMS):
+        found = found * x + tl.load(coefficients + (TERMS - 1 - j))
     return found
 
 
@@ -179,7 +172,7 @@ def expand(
     SIGMAS: tl.constexpr,
     HAS_MARGIN: tl.constexpr,
     PER_ROW: tl.constexpr,
-    POWERS: tl.constexpr,
+    TERMS: tl.constexpr,
     EVEN: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -202,6 +195,7 @@ def expand(
         from_above = tl.load(upstream).to(tl.float32) * tl.load(work)
     from_above = tl.where(factor == 0.0, 0.0, from_above)
     y = tl.load(target + row).to(tl.int64)
+    y = tl.where((y < 0) | (y >= classes), -1, y).to(tl.int32)
 
     z = read(here, i, classes, EVEN)
     below = top - z
@@ -211,9 +205,9 @@ def expand(
         slant, shift, near, far = map_of_segment(s, reach, closest, scale)
         inside = (below < far) & (below >= near)
         x = tl.where(inside, below * slant + shift, 0.0)
-        slope = tl.where(inside, slope_at(x, facts + FACTS + s * POINTS, POWERS), slope)
+        slope = tl.where(inside, slope_at(x, facts + FACTS + s * POINTS, TERMS), slope)
     if HAS_MARGIN:
-        own = tl.load(here + tl.where((y < 0) | (y >= classes), 0, y)).to(tl.float32)
+        own = tl.load(here + tl.maximum(y, 0)).to(tl.float32)
         slope = tl.where(own - z < margin, slope, 0.0 * factor)
     slope = tl.where(i == y, at_target, slope) * from_above
     out = gradient + row * classes + i

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from hitrate.kernels.finish import ANY_NUMBER, ANYWHERE
+from hitrate.kernels.finish import ANY_NUMBER, ANYWHERE, WAVES
 from hitrate.kernels.row import FARTHEST, conclude, finish_row, read, read_row
 from hitrate.kernels.segments import (
     PLACES,
@@ -128,7 +128,7 @@ def many_kernel(
     """Loss and gradient of one row."""
     row = tl.program_id(0).to(tl.int64)
     here = logits + row * classes
-    cosines = table + 1
+    cosines = table + WAVES
     own, y, part, scale, astray = read_row(
         logits, target, sigma, weight, row, classes, noise, ignore_index, SIGMAS, WEIGHTS
     )

@@ -49,7 +49,8 @@ def read_row(
     y, part, astray = classify(
         tl.load(target + one), one >= 0, weight, classes, ignore_index, WEIGHTS
     )
-    y = tl.max(y, 0)
+    # Compared with every class, for which 32 bits are enough.
+    y = tl.max(y, 0).to(tl.int32)
     own = tl.load(logits + row * classes + y).to(tl.float32)
     scale = 1.0 / tl.max(sigma_of(sigma, one, one >= 0, noise, SIGMAS), 0)
     return own, y, tl.max(part, 0), scale, tl.max(astray.to(tl.int32), 0) > 0

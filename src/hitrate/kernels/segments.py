@@ -15,8 +15,6 @@ from hitrate.kernels.row import FARTHEST, LOWEST, read, top_of
 # Points per segment, and segments.
 POINTS: tl.constexpr = tl.constexpr(20)
 SEGMENTS: tl.constexpr = tl.constexpr(6)
-# Terms of a segment's polynomial in half precision, by powers: its rounding is far below theirs.
-TERMS: tl.constexpr = tl.constexpr(16)
 # Rows of the table are this far apart: T_j at the points for each j, the points, and for each power
 # its coefficients in all T_j.
 PITCH: tl.constexpr = tl.constexpr(32)

@@ -58,9 +58,8 @@ def fused_loss(
         wanted = logits.requires_grad
         learned = isinstance(sigma, Tensor) and sigma.requires_grad
         if wanted or learned:
-            loss: Tensor = FusedLoss.apply(  # type: ignore[no-untyped-call]
-                logits, sigma, target, weight, rule, link, wanted, learned
-            )
+            rest = (target, weight, rule, link, wanted, learned)
+            loss: Tensor = FusedLoss.apply(logits, sigma, rest)  # type: ignore[no-untyped-call]
             return loss
     found: Tensor = launch.forward(
         logits, target, sigma, weight, rule, wanted=False, learned=False
@@ -128,6 +127,9 @@ def _fits(
 
 def _has_tangent(a: Tensor) -> bool:
     """Whether a tensor takes part in forward mode."""
+    # Outside of it no tensor does: the quick answer, for every training step.
+    if getattr(forward_ad, "_current_level", 0) < 0:
+        return False
     return forward_ad.unpack_dual(a).tangent is not None  # type: ignore[no-untyped-call]
 
 
@@ -160,14 +162,10 @@ class FusedLoss(torch.autograd.Function):
         ctx: Any,
         logits: Tensor,
         sigma: float | Tensor,
-        target: Tensor,
-        weight: Tensor | None,
-        rule: Any,
-        link: Link,
-        wanted: bool,
-        learned: bool,
+        rest: tuple[Tensor, Tensor | None, Any, Link, bool, bool],
     ) -> Tensor:
         """The value."""
+        target, weight, rule, link, wanted, learned = rest
         loss: Tensor
         loss, gradient, work = _kernels().forward(
             logits, target, sigma, weight, rule, wanted=wanted, learned=learned
@@ -200,7 +198,7 @@ class FusedLoss(torch.autograd.Function):
             gradients = list(torch.autograd.grad(loss, inputs, upstream, create_graph=True))
             to_logits = gradients.pop(0) if wanted else None
             to_sigma = gradients.pop(0) if learned else None
-            return to_logits, to_sigma, *[None] * 6
+            return to_logits, to_sigma, None
         if ctx.found is None:
             # Called before, with the graph retained: the gradient was given away.
             _, gradient, work = launch.forward(
@@ -215,4 +213,4 @@ class FusedLoss(torch.autograd.Function):
             to_sigma = each if sigma.numel() > 1 else each.sum().reshape(sigma.shape)
         if wanted:
             to_logits = launch.backward(logits, target, sigma, found, ctx.rule, upstream)
-        return to_logits, to_sigma, *[None] * 6
+        return to_logits, to_sigma, None
