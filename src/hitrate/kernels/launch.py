@@ -188,25 +188,35 @@ def backward(
 ) -> Tensor:
     """Gradient in logits (N, C) for an upstream () or (N,); may overwrite what was found."""
     rows, classes = logits.shape
-    device, dtype = logits.device, logits.dtype
+    if rule.is_at_once(classes):
+        return scaled(found.gradient, found.work, upstream, rule)
     per_row = rule.reduction == "none"
     step = upstream.stride(0) if per_row else 0
-    stream = _stream(device)
-    if rule.is_at_once(classes):
-        tensors = (found.gradient, upstream, found.work)
-        start = _scaling(classes % 16 == 0, per_row, device, dtype, upstream.dtype)
-        start((-(-rows * classes // 1024), 1), stream, tensors, (rows, classes, step))
-        return found.gradient
     gradient = torch.empty_like(logits)
     sigma_at, noise, sigmas = _sigma(sigma, logits)
-    types = (device, dtype, target.dtype, sigma_at.dtype, upstream.dtype)
+    types = (logits.device, logits.dtype, target.dtype, sigma_at.dtype, upstream.dtype)
     which = (sigmas, rule.margin is not None, per_row)
     start = _expansion(classes, which, types, logits.data_ptr() % 16 == 0)
     start(
         (rows, -(-classes // WIDE[0])),
-        stream,
+        _stream(logits.device),
         (logits, target, sigma_at, found.gradient, found.work, upstream, gradient),
         (classes, step, noise, 0.0 if rule.margin is None else rule.margin),
+    )
+    return gradient
+
+
+def scaled(gradient: Tensor, work: Tensor, upstream: Tensor, rule: Rule) -> Tensor:
+    """A gradient (N, C) that was made with its value, in place times what comes from above."""
+    rows, classes = gradient.shape
+    device = gradient.device
+    per_row = rule.reduction == "none"
+    start = _scaling(classes % 16 == 0, per_row, device, gradient.dtype, upstream.dtype)
+    start(
+        (-(-rows * classes // 1024), 1),
+        _stream(device),
+        (gradient, upstream, work),
+        (rows, classes, upstream.stride(0) if per_row else 0),
     )
     return gradient
 

@@ -38,7 +38,6 @@ def family_loss(
 ) -> Tensor:
     """A link of log p; the arguments are those of `exact_loss`, `call` is what complaints show."""
     kind = link_named(link, call)
-    core = Core(noise, margin, method, backend, nodes, samples, generator)
     fused = may_fuse(logits, noise, method, backend, nodes)
     if fused and logits.dim() == 2 and not normalize:
         loss = fused_loss(logits, target, sigma, kind, options, margin, noise, call)
@@ -55,6 +54,7 @@ def family_loss(
         )
         if loss is not None:
             return loss.reshape(batch.layout) if options.reduction == "none" else loss
+    core = Core(noise, margin, method, backend, nodes, samples, generator)
     return step_by_step(batch, scale, kind, core)
 
 

@@ -174,6 +174,8 @@ class FusedLoss(torch.autograd.Function):
         ctx.save_for_backward(logits, target, weight, sigma if is_tensor else None)
         ctx.number = None if is_tensor else sigma
         ctx.rule, ctx.link, ctx.learned = rule, link, learned
+        # Whether the gradient is there, but for what comes from above.
+        ctx.is_ready = wanted and not learned and rule.is_at_once(logits.shape[1])
         # Not the loss: that would hold on to this.
         ctx.found = (gradient, work)
         return loss
@@ -182,6 +184,10 @@ class FusedLoss(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient, by the kernels unless it will be differentiated itself."""
         launch = _kernels()
+        if ctx.is_ready and ctx.found is not None and not torch.is_grad_enabled():
+            gradient, work = ctx.found
+            ctx.found = None
+            return launch.scaled(gradient, work, upstream, ctx.rule), None, None
         logits, target, weight, sigma = ctx.saved_tensors
         if sigma is None:
             sigma = ctx.number
