@@ -99,6 +99,11 @@ class AccuracyClassifier(Predictions, ClassifierMixin, BaseEstimator):  # type: 
         Iterations of the final fit, all stages together, or steps.
     l2_, sigma_, margin_, polish_
         What was used.
+    path_ : list of dict
+        Along the falling sigma of "homotopy": `sigma`, and on the training rows `expected`, the
+        accuracy under normal noise of that size, and `actual`, without noise. The first is the
+        convex start, seen with the first sigma; then each stage, before any polish. Empty where the
+        start is the answer, and for "sgd".
     calibration_ : Calibration
         What `predict_proba` adds to the scores, by held-out likelihood: `noise`, "normal" for
         probit or "gumbel" for softmax probabilities, its size `temperature`, and `lapse`, the
@@ -191,6 +196,7 @@ class AccuracyClassifier(Predictions, ClassifierMixin, BaseEstimator):  # type: 
             coef, intercept = np.vstack([0 * coef[:1], coef]), np.append(0.0, intercept)
         self.coef_, self.intercept_ = coef, intercept
         self.n_iter_ = solution.iterations
+        self.path_ = solution.path
         if not solution.converged:
             warnings.warn(
                 f"{call}: the last stage did not converge in {used.max_iter} iterations; "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hitrate.sklearn.homotopy import convex_start, path, spread
 from hitrate.sklearn.objective import Objective
 from hitrate.sklearn.polish import polish
-from hitrate.sklearn.rows import RowLoss, row_loss
+from hitrate.sklearn.rows import ExactError, RowLoss, row_loss
 from hitrate.sklearn.table import Table
 
 Array = NDArray[Any]
@@ -64,6 +64,8 @@ class Solution:
     converged: bool
     # The minimum of cross entropy that the path began at.
     start: Array | None = None
+    # Sigma, and expected and actual accuracy there: of the start, then after each stage.
+    path: list[dict[str, float]] = field(default_factory=list)
 
 
 def sigmas(first: float, last: float, fall: float) -> list[float]:
@@ -128,6 +130,8 @@ def solve(
     else:
         every = sigmas(0.25 / spread(coarse, theta), settings.sigma, FAST_FALL)
     last = len(every) - 1
+    scaled = theta / spread(coarse, theta) if settings.l2 == 0 else theta
+    accuracies = [_accuracies(coarse, scaled, every[0])]
     for number, sigma in enumerate(every):
         part = objective if number == last else coarse
         passing = min(settings.max_iter, settings.passing)
@@ -135,6 +139,7 @@ def solve(
         (found,) = path(part, settings.rule, theta, [sigma], l2=settings.l2, **options)
         theta, iterations = found.theta, iterations + found.iterations
         converged = found.converged
+        accuracies.append(_accuracies(part, theta, sigma))
         accuracy = objective.accuracy(theta) if settings.l2 == 0 else 0.0
         if accuracy > highest:
             best, highest = theta, accuracy
@@ -142,8 +147,15 @@ def solve(
                 break
     # With L2 the objective decides, without it the accuracy.
     found_at = best if settings.l2 == 0 else theta
-    solution = Solution(found_at, max(iterations, 1), converged, start)
+    solution = Solution(found_at, max(iterations, 1), converged, start, accuracies)
     return _polished(table, settings, solution, random)
+
+
+def _accuracies(objective: Objective, theta: Array, sigma: float) -> dict[str, float]:
+    """Expected accuracy under normal noise of this size on the scores, and without noise."""
+    error, _ = objective.loss(ExactError(sigma), theta)
+    actual = objective.accuracy(theta)
+    return {"sigma": sigma, "expected": 1 - error, "actual": actual}
 
 
 def _polished(
