@@ -1,0 +1,1 @@
+"""Models that can be compared, and where a fitted one is kept."""

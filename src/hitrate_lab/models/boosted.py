@@ -1,0 +1,140 @@
+"""Boosted trees of XGBoost and LightGBM, under their own loss or one of hitrate's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from hitrate.links import GCE, Error, Focal, Focused, Link, Mixed, Tamed
+
+Array = NDArray[Any]
+
+HOSTS = {"xgboost": "XGBoost", "lightgbm": "LightGBM"}
+# Losses that are a link of log p, as an objective needs them; cross entropy is the host's own.
+OBJECTIVES: dict[str, tuple[Callable[[], Link], str]] = {
+    "exact": (Error, "normal"),
+    "expectation": (Error, "gumbel"),
+    "mixed": (Focused, "gumbel"),
+    "focal": (Focal, "gumbel"),
+    "mean_absolute_error": (lambda: Mixed(alpha=0.0, beta=2.0), "gumbel"),
+    "generalized_cross_entropy": (GCE, "gumbel"),
+    "tamed_cross_entropy": (Tamed, "gumbel"),
+}
+TREE_LOSSES = ("cross_entropy", *OBJECTIVES)
+
+
+class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A hundred trees, one thread; labels of any kind, features dense or sparse.
+
+    XGBoost takes the zeros of a sparse matrix for missing values.
+
+    Parameters
+    ----------
+    host : {"xgboost", "lightgbm"}
+    loss : str
+        "cross_entropy" is the host's own; one of `OBJECTIVES` is an `AccuracyObjective`.
+    learning_rate : float
+    size : int
+        Of a tree: its depth in XGBoost, its leaves in LightGBM.
+    rounds : int
+        Trees for each class.
+    random_state : int
+
+    Attributes
+    ----------
+    classes_ : array, shape (C,)
+    model_ : XGBClassifier or AccuracyLGBMClassifier
+        Fitted to the classes' numbers.
+    """
+
+    def __init__(
+        self,
+        host: str = "xgboost",
+        loss: str = "cross_entropy",
+        *,
+        learning_rate: float = 0.1,
+        size: int = 6,
+        rounds: int = 100,
+        random_state: int = 0,
+    ) -> None:
+        self.host = host
+        self.loss = loss
+        self.learning_rate = learning_rate
+        self.size = size
+        self.rounds = rounds
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: ArrayLike) -> Self:
+        """Fit to rows X (N, F) and their classes y (N,).
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (N, F)
+        y : array, shape (N,)
+        """
+        self.classes_, target = np.unique(np.asarray(y), return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError("BoostedTrees.fit: needs rows of two classes or more, got one class")
+        self.model_ = self._model().fit(_rows(X), target)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """The most likely class (N,).
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (N, F)
+        """
+        best = self.predict_proba(X).argmax(1)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities (N, C).
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (N, F)
+        """
+        check_is_fitted(self)
+        return np.asarray(self.model_.predict_proba(_rows(X)), np.float64)
+
+    def _model(self) -> Any:
+        """The host's classifier."""
+        options: dict[str, Any] = {
+            "n_estimators": self.rounds,
+            "learning_rate": self.learning_rate,
+            "random_state": self.random_state,
+            "n_jobs": 1,
+        }
+        if self.host == "xgboost":
+            from xgboost import XGBClassifier
+
+            from hitrate.integrations import xgboost
+
+            options["max_depth"] = self.size
+            if self.loss != "cross_entropy":
+                options["objective"] = xgboost.AccuracyObjective(**_objective(self.loss))
+            return XGBClassifier(**options)
+        from hitrate.integrations import lightgbm
+
+        options |= {"num_leaves": self.size, "verbose": -1}
+        if self.loss != "cross_entropy":
+            options["objective"] = lightgbm.AccuracyObjective(**_objective(self.loss))
+        return lightgbm.AccuracyLGBMClassifier(**options)
+
+
+def _rows(x: Any) -> Any:
+    """Rows as both hosts take them: LightGBM knows sparse matrices, not sparse arrays."""
+    return sparse.csr_matrix(x) if sparse.issparse(x) else x
+
+
+def _objective(loss: str) -> dict[str, Any]:
+    """The link and noise that make a loss."""
+    link, noise = OBJECTIVES[loss]
+    return {"link": link(), "noise": noise}

@@ -1,0 +1,269 @@
+"""A fitted model in a folder of its own: safe to load from anyone, and never half there.
+
+    manifest.json        format, version, and the size and SHA-256 of every other file
+    model.json           method, parameters, classes, where it comes from
+    columns.json         how columns become features
+    arrays.safetensors   the estimator's arrays; trees.json or trees.txt of boosted trees instead
+
+Nothing in it is code, and nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hitrate_lab.data import BadInput, Columns
+from hitrate_lab.models.saved import About, SavedModel
+from hitrate_lab.models.states import State, estimator_from, state_of
+
+Array = NDArray[Any]
+
+FORMAT, VERSION = "hitrate model", 1
+MANIFEST, ABOUT, COLUMNS, ARRAYS = (
+    "manifest.json",
+    "model.json",
+    "columns.json",
+    "arrays.safetensors",
+)
+# No file of a model is larger; nobody should have to read more to find out that it is none.
+LARGEST = 2**31
+
+
+def save_model(folder: str | Path, model: SavedModel, *, overwrite: bool = False) -> None:
+    """Write a model into a new folder, complete or not at all.
+
+    Parameters
+    ----------
+    folder : str or Path
+    model : SavedModel
+    overwrite : bool
+        Whether a model that is there already is replaced. Any other folder or file never is.
+    """
+    # In full, as "." has no name.
+    folder = Path(os.path.abspath(folder))
+    may_be_saved(folder, overwrite=overwrite)
+    files = _files(model)
+    listing = {
+        name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in files.items()
+    }
+    files[MANIFEST] = _json({"format": FORMAT, "version": VERSION, "files": listing})
+    unique = uuid.uuid4().hex[:12]
+    new, old = (folder.with_name(f".{folder.name}.{word}-{unique}") for word in ("new", "old"))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        new.mkdir()
+        for name, data in files.items():
+            with (new / name).open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        _sync(new)
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+        _sync(folder.parent)
+    except OSError as error:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        raise BadInput(f"{folder}: cannot be written ({error.strerror or error})") from None
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def load_model(folder: str | Path) -> SavedModel:
+    """Read a model; `BadInput` if anything about its folder is not as it was written.
+
+    Parameters
+    ----------
+    folder : str or Path
+
+    Returns
+    -------
+    SavedModel
+    """
+    folder = Path(folder)
+    files = _checked_files(folder)
+    try:
+        about, kind, settings, transposed = _about(_parsed(files.pop(ABOUT), ABOUT))
+        columns = Columns.from_json(_parsed(files.pop(COLUMNS), COLUMNS))
+        arrays = _arrays(files.pop(ARRAYS), transposed) if ARRAYS in files else {}
+        state = State(kind, settings, arrays, files)
+        estimator = estimator_from(state, columns.width, len(about.classes))
+    except BadInput as error:
+        raise BadInput(f"{folder}: {error}") from None
+    return SavedModel(columns, estimator, about)
+
+
+def _files(model: SavedModel) -> dict[str, bytes]:
+    """Names and contents of all files but the manifest."""
+    from safetensors.numpy import save
+
+    state = state_of(model.estimator)
+    # Sums of products depend on the order in memory, so that it is kept.
+    transposed = [
+        name
+        for name, each in state.arrays.items()
+        if each.ndim == 2 and each.strides[0] < each.strides[1]
+    ]
+    arrays = {
+        name: np.ascontiguousarray(each.T if name in transposed else each, np.float64)
+        for name, each in state.arrays.items()
+    }
+    estimator = {"kind": state.kind, "settings": state.settings, "transposed": transposed}
+    files = {
+        ABOUT: _json({**asdict(model.about), "estimator": estimator}),
+        COLUMNS: _json(model.columns.to_json()),
+        **state.files,
+    }
+    return files | ({ARRAYS: save(arrays)} if arrays else {})
+
+
+def may_be_saved(folder: str | Path, *, overwrite: bool = False) -> None:
+    """Refuse a folder that `save_model` would not write to, before a long fit.
+
+    Parameters
+    ----------
+    folder : str or Path
+    overwrite : bool
+        As for `save_model`.
+    """
+    folder = Path(os.path.abspath(folder))
+    if folder.is_symlink():
+        raise BadInput(f"{folder} is a symbolic link; name a folder")
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise BadInput(f"{folder} is a file; name a new folder")
+    if not any(folder.iterdir()):
+        return
+    try:
+        _checked_files(folder)
+    except BadInput as error:
+        raise BadInput(f"{folder} is there and will not be written over ({error})") from None
+    if not overwrite:
+        raise BadInput(
+            f"{folder} has a model already; say that it may be overwritten (--overwrite)"
+        )
+
+
+def _checked_files(folder: Path) -> dict[str, bytes]:
+    """Contents of all files but the manifest, each as the manifest says."""
+    if not folder.exists():
+        raise BadInput(f"{folder}: there is no such folder")
+    if not (folder.is_dir() and (folder / MANIFEST).is_file()):
+        raise BadInput(f"{folder} is not a model's folder: it has no {MANIFEST}")
+    found = sorted(entry.name for entry in folder.iterdir())
+    for name in found:
+        if (folder / name).is_symlink() or not (folder / name).is_file():
+            raise BadInput(f"{folder}: {name!r:.60} is not a plain file")
+    manifest = _parsed(_read(folder / MANIFEST), f"{folder}: {MANIFEST}")
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise BadInput(f"{folder} is not a model's folder: {MANIFEST} is not one of hitrate's")
+    version = manifest.get("version")
+    if type(version) is not int or version != VERSION:
+        raise BadInput(
+            f"{folder} has version {version!r:.40} of the format; this hitrate reads {VERSION}"
+        )
+    listing = manifest.get("files")
+    if not isinstance(listing, dict) or not {ABOUT, COLUMNS} <= set(listing):
+        raise BadInput(f"{folder}: {MANIFEST} does not list the files of a model")
+    for name in sorted(set(listing) - set(found)):
+        raise BadInput(f"{folder}: the file {name!r:.60} is missing")
+    for name in sorted(set(found) - set(listing) - {MANIFEST}):
+        raise BadInput(f"{folder}: the file {name!r:.60} does not belong to the model")
+    files = {}
+    for name, said in listing.items():
+        data = _read(folder / name)
+        is_said = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} == said
+        if not is_said:
+            raise BadInput(f"{folder}: the file {name!r:.60} was changed after it was written")
+        files[name] = data
+    return files
+
+
+def _read(path: Path) -> bytes:
+    # A link that takes the place of a file now is not followed either.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        with open(os.open(path, flags), "rb") as file:
+            if os.fstat(file.fileno()).st_size > LARGEST:
+                raise BadInput(f"{path} is too large for a model's file")
+            return file.read()
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
+
+
+def _parsed(data: bytes, name: str) -> Any:
+    """JSON without NaN and infinity, which it does not have."""
+
+    def refuse(word: str) -> None:
+        raise ValueError(word)
+
+    try:
+        return json.loads(data.decode("utf-8"), parse_constant=refuse)
+    except (ValueError, RecursionError):
+        raise BadInput(f"{name} is not JSON") from None
+
+
+def _about(given: Any) -> tuple[About, str, dict[str, Any], list[str]]:
+    """What model.json says, checked."""
+    try:
+        estimator = given.pop("estimator")
+        kind, settings, transposed = (estimator[key] for key in ("kind", "settings", "transposed"))
+        about = About(**{**given, "classes": tuple(given["classes"])})
+        classes = about.classes
+        words = (about.method, about.table, about.target, about.hitrate, kind, *transposed)
+        good = (
+            len(classes) >= 2
+            and type(classes[0]) in (str, int, bool)
+            and all(type(each) is type(classes[0]) for each in classes)
+            and len(set(classes)) == len(classes)
+            and all(isinstance(word, str) for word in words)
+            and isinstance(settings, dict)
+            and isinstance(about.parameters, dict)
+            and type(about.rows) is int
+            and type(about.seed) is int
+            and (about.accuracy is None or isinstance(about.accuracy, (int, float)))
+        )
+    except (AttributeError, KeyError, TypeError):
+        good = False
+    if not good:
+        raise BadInput(f"{ABOUT} does not describe a model")
+    return about, kind, settings, list(transposed)
+
+
+def _arrays(data: bytes, transposed: list[str]) -> dict[str, Array]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        arrays = load(data)
+    except (SafetensorError, KeyError, TypeError, ValueError):
+        raise BadInput(f"{ARRAYS} cannot be read") from None
+    return {name: each.T if name in transposed else each for name, each in arrays.items()}
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder last, where the system can."""
+    if os.name != "nt":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,1 @@
+"""What is run: comparisons of methods, and the fit and use of one."""
