@@ -1,0 +1,24 @@
+"""Inline pictures: small functions from plain numbers to SVG elements.
+
+Colours are classes that the page's style sheet fills, so a picture follows light and dark.
+"""
+
+from hitrate_lab.report.pictures.changes import mosaic
+from hitrate_lab.report.pictures.confusion import confusion
+from hitrate_lab.report.pictures.curve import curve
+from hitrate_lab.report.pictures.folds import folds
+from hitrate_lab.report.pictures.ranking import ranking
+from hitrate_lab.report.pictures.ranks import ranks
+from hitrate_lab.report.pictures.reliability import reliability
+
+PICTURES = {
+    "ranking": ranking,
+    "folds": folds,
+    "confusion": confusion,
+    "reliability": reliability,
+    "curve": curve,
+    "mosaic": mosaic,
+    "ranks": ranks,
+}
+
+__all__ = ["PICTURES"]

@@ -1,0 +1,248 @@
+"""The document as the page shows it: a plain dictionary of words and numbers, no markup."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hitrate_lab.report import closer
+from hitrate_lab.report.closer import Document, View
+from hitrate_lab.report.wording import (
+    between,
+    count,
+    decimals,
+    number,
+    p_value,
+    percent,
+    plural,
+    points,
+    seconds,
+    shorten,
+    significant,
+)
+
+# A difference counts below this p-value, after Holm's correction.
+ALPHA = 0.05
+
+SETTINGS = {
+    "folds": "Folds",
+    "repeats": "Repeats",
+    "seed": "Seed",
+    "trials": "Settings tried per method and fold",
+    "models": "Models",
+    "losses": "Losses",
+    "time_budget": "Time budget",
+    "jobs": "Processes",
+}
+
+
+def one(document: Document) -> View:
+    """The view of one comparison. Any part may be missing; the page then does without it."""
+    table = document.get("table") or {}
+    digits = decimals(number(table.get("rows")))
+    methods = _methods(document, digits)
+    best = next((method for method in methods if method["is_best"]), None)
+    name = str(table.get("name") or "a table")
+    environment = document.get("environment") or {}
+    return {
+        "name": name,
+        "headline": document.get("advice") or _headline(best),
+        "facts": _facts(table, document.get("settings") or {}, methods),
+        "incomplete": _incomplete(document, environment),
+        "tiles": _tiles(methods, best),
+        "methods": methods,
+        "has": {
+            key: any(method[key] is not None for method in methods)
+            for key in ("difference", "p", "fit", "tune", "log_loss")
+        },
+        "notes": [str(note) for note in table.get("notes") or []],
+        "failures": [
+            f"{method['label']}: {failure}" for method in methods for failure in method["failures"]
+        ],
+        "classes": _classes(table),
+        "side_by_side": _side_by_side(methods),
+        "folds": closer.folds(document, methods),
+        "confusions": closer.confusions(document, methods),
+        "reliability": closer.diagrams(document, methods),
+        "curves": closer.curves(document, methods),
+        "changed": closer.changed(document, methods),
+        "settings": _settings(document.get("settings") or {}),
+        "environment": _environment(table, environment),
+        "command": str(environment.get("command") or ""),
+    }
+
+
+def _methods(document: Document, digits: int) -> list[View]:
+    """The ranking: numbers for the pictures, words for the table."""
+    raw = document.get("methods") or []
+    means = [number((method.get("accuracy") or {}).get("mean")) for method in raw]
+    rows = []
+    for index, (method, mean) in enumerate(zip(raw, means, strict=True)):
+        accuracy, gap = method.get("accuracy") or {}, method.get("difference")
+        is_baseline = method.get("name") == document.get("baseline")
+        # An interval may be wider than what an accuracy can be.
+        low, high = _clipped(accuracy.get("low")), _clipped(accuracy.get("high"))
+        label = shorten(str(method.get("label") or method.get("name") or f"method {index + 1}"), 60)
+        words = percent(mean, digits)
+        interval = between(percent(low, digits), percent(high, digits))
+        row = {
+            "index": index,
+            "rank": None if mean is None else 1 + sum(m > mean for m in means if m is not None),
+            "name": str(method.get("name") or label),
+            "label": label,
+            "is_baseline": is_baseline,
+            "is_best": method.get("name") == document.get("best"),
+            "is_advised": method.get("name") == document.get("recommended"),
+            "mean": mean,
+            "low": low,
+            "high": high,
+            "accuracy_text": words,
+            "accuracy_interval": interval,
+            "accuracy_title": f"{label}: {words}" + (f" ({interval})" if interval else ""),
+            **_difference(label, gap, digits),
+            "verdict": "baseline" if is_baseline else _verdict(gap),
+            "failures": [str(failure) for failure in method.get("failures") or []],
+        }
+        for key, wording in (("fit", seconds), ("tune", seconds), ("log_loss", significant)):
+            value = number(method.get(key if key == "log_loss" else f"{key}_seconds"))
+            row[key], row[f"{key}_text"] = value, wording(value)
+        rows.append(row)
+    return rows
+
+
+def _difference(label: str, gap: dict[str, Any] | None, digits: int) -> View:
+    """The difference to the baseline; none for the baseline itself."""
+    gap = gap or {}
+    mean, low, high = (number(gap.get(key)) for key in ("mean", "low", "high"))
+    holm = number(gap.get("p_holm"))
+    words = points(mean, digits)
+    interval = between(points(low, digits), points(high, digits))
+    return {
+        "difference": None if mean is None else {"mean": mean, "low": low, "high": high},
+        "difference_text": words,
+        "difference_interval": interval,
+        "difference_title": f"{label}: {words} points" + (f" ({interval})" if interval else ""),
+        "p": holm,
+        "p_text": p_value(holm),
+    }
+
+
+def _verdict(gap: dict[str, Any] | None) -> str:
+    """better, worse or unclear, by Holm's p-value; other where nothing was tested."""
+    gap = gap or {}
+    mean, p = number(gap.get("mean")), number(gap.get("p_holm"))
+    if mean is None:
+        return "other"
+    if p is None or p >= ALPHA:
+        return "unclear"
+    return "better" if mean > 0 else "worse"
+
+
+def _headline(best: View | None) -> str:
+    if best is None or best["mean"] is None:
+        return "Nothing has been measured yet."
+    return f"{best['label']} has the highest mean accuracy: {best['accuracy_text']}."
+
+
+def _facts(table: dict[str, Any], settings: dict[str, Any], methods: list[View]) -> list[str]:
+    """What was compared on what, in a few words each."""
+    sizes = [
+        (number(table.get("rows")), "row"),
+        (number(table.get("columns")), "column"),
+        (float(len(table.get("classes") or [])) or None, "class"),
+    ]
+    facts = [plural(value, word) for value, word in sizes if value is not None]
+    facts.append(plural(len(methods), "method"))
+    folds, repeats = number(settings.get("folds")), number(settings.get("repeats"))
+    if folds:
+        times = f", {plural(repeats, 'time')}" if repeats and repeats > 1 else ""
+        facts.append(f"{folds:.0f}-fold cross-validation{times}")
+    return facts
+
+
+def _incomplete(document: Document, environment: dict[str, Any]) -> View | None:
+    """How far an unfinished run got; None for a finished one."""
+    if document.get("complete", True) is not False:
+        return None
+    done, planned = number(document.get("done")), number(document.get("planned"))
+    known = done is not None and planned is not None and planned > 0
+    return {
+        "done": count(done),
+        "planned": count(planned),
+        "share": int(100 * (done or 0.0) / (planned or 1.0)) if known else None,
+        "command": str(environment.get("command") or ""),
+    }
+
+
+def _tiles(methods: list[View], best: View | None) -> list[View]:
+    """The figures that a reader takes home."""
+    baseline = next((method for method in methods if method["is_baseline"]), None)
+    tiles = []
+    if best and best["mean"] is not None:
+        title = "Highest mean accuracy" + (" (the baseline)" if best is baseline else "")
+        tiles.append(_tile(title, best["accuracy_text"], best["label"], best["accuracy_interval"]))
+    if baseline and baseline is not best and baseline["mean"] is not None:
+        interval = baseline["accuracy_interval"]
+        tiles.append(_tile("Baseline", baseline["accuracy_text"], baseline["label"], interval))
+    if best and best["difference"]:
+        p = "" if best["p"] is None else f"Holm p = {best['p_text']}".replace("= <", "< ")
+        interval = best["difference_interval"]
+        tiles.append(_tile("Difference", f"{best['difference_text']} points", p, interval))
+    return tiles
+
+
+def _tile(title: str, value: str, words: str, interval: str) -> View:
+    return {"title": title, "value": value, "words": words, "interval": interval}
+
+
+def _side_by_side(methods: list[View]) -> list[int]:
+    """The two methods that a reader compares first: the baseline and the best of the others."""
+    chosen = [m for m in methods if m["is_baseline"]] + [m for m in methods if m["is_best"]]
+    chosen += methods
+    return list(dict.fromkeys(method["index"] for method in chosen))[:2]
+
+
+def _classes(table: dict[str, Any]) -> list[View]:
+    """Each class with its rows."""
+    classes, counts = table.get("classes") or [], table.get("class_counts") or []
+    if len(classes) != len(counts) or not sum(counts):
+        return []
+    total = sum(counts)
+    return [
+        {"label": str(label), "count": count(rows), "share": percent(rows / total)}
+        for label, rows in zip(classes, counts, strict=True)
+    ]
+
+
+def _settings(settings: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = []
+    for key, value in settings.items():
+        if value is None:
+            words = "none"
+        elif isinstance(value, list):
+            words = ", ".join(map(str, value))
+        elif key == "time_budget":
+            words = seconds(number(value))
+        else:
+            words = str(value)
+        rows.append((SETTINGS.get(key, key), words))
+    return rows
+
+
+def _environment(table: dict[str, Any], environment: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = [("Duration", seconds(number(environment.get("seconds"))))]
+    if started := environment.get("started"):
+        rows.append(("Started", str(started).replace("T", " ").replace("Z", " UTC")))
+    known = ("seconds", "started", "command")
+    found = [(key, value) for key, value in environment.items() if value is not None]
+    rows += [(str(key), str(value)) for key, value in found if key not in known]
+    for key, words in (("target", "Target column"), ("features", "Features after encoding")):
+        if table.get(key) is not None:
+            rows.append((words, str(table[key])))
+    if table.get("fingerprint"):
+        rows.append(("Data fingerprint", str(table["fingerprint"])))
+    return rows
+
+
+def _clipped(value: Any) -> float | None:
+    found = number(value)
+    return None if found is None else min(max(found, 0.0), 1.0)
