@@ -11,14 +11,17 @@ EDITABLE    := --build-constraint $(PINS) --editable
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench docs constraints clean
+.PHONY: help demo toy test lint format bench docs constraints clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | \
 	  while IFS='|' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
 
-demo: $(VENV)/demo.stamp ## train the toy example; table on screen, picture in build/demo
-	@$(BIN)/python -m hitrate_lab.toy --out build/demo
+demo: $(VENV)/demo.stamp ## compare ways of training on a data set; report in build/demo
+	@$(BIN)/hitrate compare car --out build/demo
+
+toy: $(VENV)/demo.stamp ## train the toy example; table on screen, picture in build/toy
+	@$(BIN)/python -m hitrate_lab.toy --out build/toy
 
 test: lint ## lint, then run tests, docstring examples, README blocks and examples
 	@$(BIN)/python -m pytest
@@ -68,7 +71,7 @@ $(VENV)/pip.stamp: $(INPUTS)
 	@touch $@
 
 $(VENV)/demo.stamp: $(VENV)/pip.stamp
-	@$(PIP_INSTALL) $(EDITABLE) . matplotlib
+	@$(PIP_INSTALL) $(EDITABLE) '.[cli]' matplotlib
 	@touch $@
 
 $(VENV)/dev.stamp: $(VENV)/pip.stamp

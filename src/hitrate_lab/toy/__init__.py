@@ -1,6 +1,6 @@
 """The two toy problems of the EXACT paper, with every loss of the library.
 
-    python -m hitrate_lab.toy --out build/demo
+    python -m hitrate_lab.toy --out build/toy
 
 One feature, two classes, and f(x) = w x + c says +1 where it is not negative. Three studies:
 

@@ -1,4 +1,4 @@
-"""Print the tables and draw the pictures: ``python -m hitrate_lab.toy --out build/demo``."""
+"""Print the tables and draw the pictures: ``python -m hitrate_lab.toy --out build/toy``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SUMMARY = "Every loss of hitrate on the two toy problems of the EXACT paper."
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the studies, show and keep what they found."""
     parser = argparse.ArgumentParser(prog="python -m hitrate_lab.toy", description=SUMMARY)
-    parser.add_argument("--out", type=Path, default=Path("build/demo"), help="for the pictures")
+    parser.add_argument("--out", type=Path, default=Path("build/toy"), help="for the pictures")
     parser.add_argument("--docs", type=Path, help="page to fill; pictures go to images/ beside it")
     options = parser.parse_args(argv)
     results = studies.run()

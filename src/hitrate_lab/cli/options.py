@@ -1,0 +1,34 @@
+"""Options that commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Target = Annotated[
+    str | None,
+    typer.Option(help="The column to predict; built-in sets know theirs.", show_default=False),
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of published data sets; else $HITRATE_DATA, else the user's cache.",
+        show_default=False,
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Of all that is random.")]
+Trials = Annotated[int, typer.Option(help="Parameters that each method may try, 1 to 12.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to stdout.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+
+
+def names(text: str, option: str) -> list[str]:
+    """Names with commas between them."""
+    from hitrate_lab.data import BadInput
+
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    if not found:
+        raise BadInput(f"{option} {text!r}: needs one or more names with commas between them")
+    return found

@@ -1,0 +1,38 @@
+"""`hitrate predict`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hitrate_lab.cli.ending import ends_well
+from hitrate_lab.cli.options import DataDir, Json, Overwrite
+
+
+@ends_well
+def predict(
+    model: Annotated[Path, typer.Argument(help="A folder that `hitrate fit` made.")],
+    data: Annotated[str, typer.Argument(help="A CSV, TSV or Parquet file, or a built-in name.")],
+    out: Annotated[Path, typer.Option(help="A .csv, .tsv or .parquet file for the predictions.")],
+    data_dir: DataDir = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Predict the rows of a file: a label and a probability of each class, row by row."""
+    from hitrate_lab.protocols.fit import predict_file
+
+    found = predict_file(model, data, out, data_dir=data_dir, overwrite=overwrite)
+    counts = {str(label): count for label, count in found.counts.items()}
+    if as_json:
+        shown = {"rows": found.rows, "counts": counts, "accuracy": found.accuracy, "out": str(out)}
+        print(json.dumps(shown))
+        return
+    most = sorted(counts.items(), key=lambda each: -each[1])
+    listing = ", ".join(f"{label} {count:,}" for label, count in most[:8])
+    print(f"{found.rows:,} rows: {listing}{', ...' if len(most) > 8 else ''}")
+    if found.accuracy is not None:
+        print(f"Of the rows with a label {100 * found.accuracy:.2f} % are right.")
+    print(f"Predictions: {out}")
