@@ -108,6 +108,16 @@ def test_the_measured_table_is_that_of_the_committed_results(monkeypatch):
     assert table == markdown(json.loads(RESULTS.read_text()))
 
 
+def test_the_ranking_of_the_demo_is_that_of_the_committed_comparison(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import json
+
+    from demo_table import END, RESULTS, START, markdown
+
+    table = (ROOT / "README.md").read_text().split(START)[1].split(END)[0].strip()
+    assert table == markdown(json.loads(RESULTS.read_text()))
+
+
 def test_the_numbers_on_the_page_of_measurements_are_those_of_the_committed_results():
     import json
 
