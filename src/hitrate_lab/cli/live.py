@@ -93,7 +93,7 @@ class Watch:
 def ranking(document: dict[str, Any]) -> Table:
     """The methods, best first, with intervals, tests and times."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("", "method", "accuracy", "95 % interval", "more, points", "p", "fit"):
+    for name in ("", "method", "accuracy", "95 % interval", "vs baseline", "p", "fit"):
         table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for rank, method in enumerate(document["methods"], 1):
         accuracy, difference = method["accuracy"], method["difference"]
