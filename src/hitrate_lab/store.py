@@ -95,7 +95,7 @@ def key_of(specification: Mapping[str, Any]) -> str:
 def versions() -> dict[str, str]:
     """Versions of Python and of what results depend on."""
     found = {"python": platform.python_version()}
-    for name in ("hitrate", "torch", "scikit-learn", "numpy"):
+    for name in ("hitrate", "torch", "scikit-learn", "numpy", "xgboost", "lightgbm"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     if "hitrate" not in found:

@@ -49,6 +49,10 @@ DATES = [
     "2024/1/5",
     "0001-01-01",
     "9999-12-31T23:59:60Z",
+    "31.12.2024",
+    "31/12/2024",
+    "12/31/2024 06:30",
+    "01/02/2024",
 ]
 QUOTED = ['say "hi"', "a,b", "a;b", "line\nbreak", "tab\there", "cr\rhere", '"', "''", ',";|']
 TEXTS = ["the quick brown fox", "lorem ipsum dolor sit amet", "a very good product indeed"]
@@ -87,7 +91,9 @@ def _table(rng: random.Random) -> tuple[list[str], list[list[str]]]:
     for _ in range(rng.choice([1, 2, 3, 4, 6, 15]) * (rng.random() > 0.05)):
         kind = rng.random()
         if kind < 0.3:
-            columns.append([f"{rng.gauss(0, 10 ** rng.randrange(5)):.4g}" for _ in range(count)])
+            point = rng.choice([".", ".", ","])
+            cells = [f"{rng.gauss(0, 10 ** rng.randrange(5)):.4g}" for _ in range(count)]
+            columns.append([cell.replace(".", point) for cell in cells])
         elif kind < 0.4:
             columns.append([f"id{rng.randrange(10**9)}" for _ in range(count)])
         elif kind < 0.5:
@@ -96,7 +102,15 @@ def _table(rng: random.Random) -> tuple[list[str], list[list[str]]]:
             pools = rng.sample(POOLS, rng.choice([1, 1, 2, 3]))
             columns.append([rng.choice(rng.choice(pools)) for _ in range(count)])
     labels = rng.choice(
-        [["yes", "no"], ["0", "1"], ["True", "False"], ["é", "日本"], ["1.5", "x", ""]]
+        [
+            ["yes", "no"],
+            ["0", "1"],
+            ["True", "False"],
+            ["é", "日本"],
+            ["1.5", "x", ""],
+            ["+", "-"],
+            ["NA", "DE"],
+        ]
     )
     target = [labels[k % len(labels)] for k in range(count)]
     if rng.random() < 0.1:

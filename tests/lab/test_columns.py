@@ -1,6 +1,7 @@
 """Columns become numbers, by what the training rows show."""
 
 import json
+import re
 import time
 
 import numpy as np
@@ -154,6 +155,32 @@ def test_text_with_a_few_strange_cells_is_still_dates():
     assert "t=soon" in others.get_feature_names_out()
 
 
+@pytest.mark.parametrize("form", ["%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y %H:%M"])
+def test_dates_with_the_year_last_are_those_with_the_year_first(form):
+    when = pd.Series(pd.date_range("2023-11-25", periods=60, freq="3D"))
+    frame = pd.DataFrame({"t": when.dt.strftime(form)})
+    columns = Columns().fit(frame)
+    expected = Columns().fit_transform(pd.DataFrame({"t": when}))
+    np.testing.assert_allclose(columns.transform(frame), expected, atol=1e-9)
+    again = Columns.from_json(json.loads(json.dumps(columns.to_json())))
+    # None of these shows by itself what it means.
+    first = frame.iloc[2:5]
+    np.testing.assert_array_equal(again.transform(first), columns.transform(frame)[2:5])
+    other = {"%d": "%m", "%m": "%d"}
+    turned = when.dt.strftime("".join(other.get(part, part) for part in re.split("(%.)", form)))
+    some = turned[when.dt.day > 12].to_frame("t")
+    with pytest.raises(BadInput, match=r"is not a date like \d"):
+        again.transform(some)
+
+
+@pytest.mark.parametrize(
+    "days", [["03/04/2024", "05/06/2024"], ["13/04/2024", "04/13/2024"], ["3-4-2024", "5-6-2024"]]
+)
+def test_dates_that_may_be_read_in_two_ways_are_categories(days):
+    names = Columns().fit(pd.DataFrame({"t": days * 10})).get_feature_names_out().tolist()
+    assert names == sorted(f"t={day}" for day in days)
+
+
 def test_unseen_levels_are_zeros_and_missing_is_a_level(mixed):
     columns = Columns().fit(mixed)
     new = mixed.iloc[:3].assign(colour=["violet", None, "red"])
@@ -259,6 +286,13 @@ def test_the_state_is_json_and_gives_the_same_features(mixed):
         (("categories", 0, "levels"), "red"),
         (("categories", 0, "missing"), 1),
         (("dates", 0, "scale", "mean"), [0.0] * 5),
+        (("dates", 0, "order"), "unclear"),
+        (("dates", 0, "order"), None),
+        pytest.param(("numbers", "mean", 0), 10**400, id="huge mean"),
+        (("texts", 0, "size"), 0),
+        (("texts", 0, "size"), 3),
+        (("texts", 0, "rarity", 0), 0.0),
+        (("texts", 0, "rarity", 0), 1e300),
         (("texts", 0, "buckets", 0), -1),
         (("texts", 0, "rarity"), []),
         (("columns",), [1]),
@@ -274,6 +308,15 @@ def test_a_state_that_is_none_is_refused(mixed, path, value):
         place[-1][path[-1]] = value
     with pytest.raises(BadInput, match="state is not one of hitrate's"):
         Columns.from_json(state if path else value)
+
+
+def test_a_state_without_features_is_refused(mixed):
+    state = Columns().fit(mixed[["colour"]]).to_json()
+    with pytest.raises(BadInput, match="no feature"):
+        Columns.from_json({**state, "categories": []})
+    state["texts"] = [{"name": "colour", "buckets": [], "rarity": [], "size": 0}]
+    with pytest.raises(BadInput, match="size 0"):
+        Columns.from_json(state)
 
 
 def test_it_works_in_a_pipeline():

@@ -1,12 +1,15 @@
 """The command `hitrate`, as a process of its own."""
 
+import contextlib
 import json
 import os
 import re
 import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from fuzzed_csv import TARGET, fuzzed_csv
 from typer.testing import CliRunner
 
 from hitrate_lab.cli.app import app
+from hitrate_lab.protocols import one_run
 
 QUICK = ["--models", "linear", "--folds", "3", "--repeats", "1", "--trials", "1", "--jobs", "1"]
 
@@ -23,6 +27,17 @@ def hitrate(*words, cwd, **more):
     """Run the command and wait for it."""
     command = [sys.executable, "-m", "hitrate_lab", *map(str, words)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=180, **more)
+
+
+def stored_runs(path):
+    """How many runs a store has, also one that is being written to."""
+    if not path.exists():
+        return 0
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as store:
+            return store.execute("SELECT count(*) FROM runs").fetchone()[0]
+    except sqlite3.OperationalError:
+        return 0
 
 
 def files_in(folder):
@@ -100,9 +115,8 @@ def test_the_same_command_runs_nothing_twice(table, tmp_path):
     # Seconds of a run that was done again would differ.
     assert again["methods"] == first["methods"]
     more = json.loads(hitrate(*words, "--repeats", "2", cwd=tmp_path).stdout)
-    for method, before in zip(more["methods"], first["methods"], strict=True):
-        if method["name"] == before["name"]:
-            assert method["folds"][:3] == before["folds"]
+    before = {method["name"]: method["folds"] for method in first["methods"]}
+    assert {m["name"]: m["folds"][:3] for m in more["methods"]} == before
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
@@ -112,10 +126,9 @@ def test_ctrl_c_keeps_what_is_done(tmp_path):
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     folder = tmp_path / "hitrate-car"
-    while not (folder / "runs.sqlite").exists():
+    while not stored_runs(folder / "runs.sqlite"):
         assert process.poll() is None
         time.sleep(0.1)
-    time.sleep(8)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -123,9 +136,83 @@ def test_ctrl_c_keeps_what_is_done(tmp_path):
     assert "Traceback" not in err
     document = json.loads((folder / "comparison.json").read_text())
     assert not document["complete"]
-    assert 0 <= document["done"] < document["planned"] == 40
+    assert 0 < document["done"] < document["planned"] == 40
     assert "Report" in out
     assert (folder / "report.html").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
+def test_ctrl_c_during_a_fit_leaves_no_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pressed = []
+
+    def press():
+        pressed.append(os.kill(os.getpid(), signal.SIGINT))
+
+    # Pressed while a network trains, which would be content to stop there.
+    original = one_run.best_candidate
+
+    def choose(*args):
+        threading.Timer(1.0, press).start()
+        return original(*args)
+
+    monkeypatch.setattr("hitrate_lab.protocols.one_run.best_candidate", choose)
+    run = CliRunner().invoke(app, ["fit", "digits", "--method", "mlp/exact", "--out", "model"])
+    assert pressed == [None]
+    assert run.exit_code == 130, run.stderr
+    assert run.stdout == ""
+    assert run.stderr.splitlines()[-1] == "hitrate: stopped"
+    assert files_in(tmp_path) == []
+
+
+def test_the_ranking_is_never_cut(table, tmp_path):
+    narrow = {**os.environ, "COLUMNS": "40"}
+    run = hitrate("compare", table, "--target", "won", *QUICK, cwd=tmp_path, env=narrow)
+    assert "…" not in run.stdout
+    document = json.loads((tmp_path / "hitrate-sales" / "comparison.json").read_text())
+    for method in document["methods"]:
+        (line,) = [line for line in run.stdout.splitlines() if f"  {method['label']} " in line]
+        assert f"{100 * method['accuracy']['mean']:.2f} %" in line
+        assert line.endswith(" s")
+
+
+def test_a_reader_that_has_gone_is_no_failure(table, tmp_path):
+    words = f"{sys.executable} -m hitrate_lab compare {table} --target won {' '.join(QUICK)}"
+    quiet = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    run = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {words} | true"],
+        cwd=tmp_path,
+        env=quiet,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "Error" not in run.stderr
+    assert (tmp_path / "hitrate-sales" / "report.html").exists()
+
+
+def test_labels_that_a_terminal_would_act_on_are_spelt_out(tmp_path):
+    path = tmp_path / "[final] sales.csv"
+    rows = [f"{k % 7},{chr(27)}[31mred" if k % 2 else f"{k % 7 + 9},blau\u00e4" for k in range(40)]
+    path.write_text("\n".join(["x,y", *rows]) + "\n", encoding="utf-8")
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    words = (path.name, "--target", "y", "--method", "linear/cross_entropy", "--out", "m")
+    fitted = hitrate("fit", *words, cwd=tmp_path, env=plain)
+    assert fitted.returncode == 0, fitted.stderr
+    assert "[final] sales" in fitted.stdout
+    run = hitrate("predict", "m", path.name, "--out", "p.csv", cwd=tmp_path, env=plain)
+    assert run.returncode == 0, run.stderr
+    assert "\x1b" not in run.stdout
+    assert r"\x1b[31mred 20" in run.stdout
+    assert r"blau\xe4 20" in run.stdout
+
+
+def test_a_report_of_another_table_is_not_replaced_silently(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, said in (("iris", False), ("iris", False), ("wine", True)):
+        run = CliRunner().invoke(app, ["compare", name, *QUICK, "--out", "here"])
+        assert run.exit_code == 0, run.stderr
+        assert ("will be replaced" in run.stderr) is said
 
 
 def test_several_tables_are_ranked_together(tmp_path):
@@ -148,6 +235,8 @@ BAD = {
     "too few folds": (["compare", "sales.csv", "--target", "won", "--folds", "1"], "folds"),
     "no trials": (["compare", "sales.csv", "--target", "won", "--trials", "0"], "trials"),
     "no jobs": (["compare", "sales.csv", "--target", "won", "--jobs", "0"], "jobs"),
+    "an endless budget": (["compare", "iris", "--time-budget", "inf"], "inf"),
+    "a negative seed": (["fit", "iris", "--seed", "-1", "--out", "m"], "seed"),
     "the same table twice": (["compare", "iris", "iris"], "iris"),
     "a folder that is a file": (["compare", "iris", "--out", "sales.csv"], "sales.csv"),
     "a model from nowhere": (["predict", "none", "sales.csv", "--out", "p.csv"], "none"),
@@ -255,6 +344,7 @@ def test_wrong_usage_is_exit_code_2_and_help_is_0(tmp_path):
 def test_the_commands_of_the_page_run_as_they_stand(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text()
+    # All blocks are run by the test of pages; the first one writes the table.
     python, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(compile(python, "command_line.md", "exec"), {})
     lines = [

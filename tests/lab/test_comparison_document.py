@@ -1,6 +1,7 @@
 """The document and its advice, from runs made by hand: every number can be worked out on paper."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -74,9 +75,10 @@ def test_rows_that_changed_are_shown_as_they_are_in_the_table():
     assert (changed["from"], changed["to"]) == (CE, EXACT)
     counts = [changed[name] for name in ("gained", "lost", "both_right", "both_wrong")]
     assert counts == [3, 1, 2, 0]
-    assert [row["row"] for row in changed["rows"]] == [1, 2, 3, 4]
+    # Of the file, counted from 1.
+    assert [row["row"] for row in changed["rows"]] == [2, 3, 4, 5]
     assert changed["rows"][0] == {
-        "row": 1,
+        "row": 2,
         "truth": "yes",
         "from": "no",
         "to": "yes",
@@ -202,6 +204,41 @@ def test_without_a_winner_the_baseline_stays():
     found = advice({CE: STEADY, EXACT: noise})
     assert found.sentence == "No method beats logistic regression here; keep it."
     assert found.method == CE
+
+
+def test_a_method_with_few_folds_is_no_winner():
+    few = [STEADY[0] + 0.05, STEADY[1] + 0.06]
+    found = advice({CE: STEADY, EXACT: STEADY, MLP: few})
+    assert found.method == CE
+
+
+def test_a_gain_that_is_the_same_in_every_fold_has_no_interval():
+    equal = [each + 0.05 for each in [0.5] * 10]
+    found = advice({CE: [0.5] * 10, EXACT: equal})
+    assert "5.0 points more accurate than logistic regression (the same in all 10 folds)" in (
+        found.sentence
+    )
+
+
+def test_a_method_is_ranked_by_the_folds_that_it_shares_with_the_baseline():
+    # EXACT is right on all of the one fold that it has, and so is the baseline.
+    easy = run(CE, 0, 0, [0, 1, 2], [0, 1, 1], [0.9, 0.9, 0.9], accuracy=1.0)
+    hard = run(CE, 0, 1, [3, 4, 5], [1, 1, 1], [0.5, 0.5, 0.9], accuracy=1 / 3)
+    same = run(EXACT, 0, 0, [0, 1, 2], [0, 1, 1], [0.9, 0.9, 0.9], accuracy=1.0)
+    lost = Failure("key", {"method": EXACT, "repeat": 0, "fold": 1}, "gone", "", "", {})
+    found = document(TABLE, SETTINGS, [easy, hard, same], [lost])
+    assert [entry["name"] for entry in found["methods"]] == [CE, EXACT]
+    assert (found["done"], found["failed"], found["planned"]) == (3, 1, 4)
+    assert not found["complete"]
+    assert "So far" not in found["advice"]
+
+
+def test_runs_of_different_versions_are_told():
+    assert document(TABLE, SETTINGS, RUNS)["table"]["notes"] == ["a note"]
+    old = replace(RUNS[0], versions={"numpy": "2.4", "python": "3.11"})
+    new = [replace(each, versions={"numpy": "2.5", "python": "3.11"}) for each in RUNS[1:]]
+    *_, note = document(TABLE, SETTINGS, [old, *new])["table"]["notes"]
+    assert note == "runs of different versions are mixed: numpy 2.4 and 2.5"
 
 
 def test_a_method_that_is_worse_is_no_winner():

@@ -60,6 +60,25 @@ def test_the_same_seed_gives_the_same_model():
     )
 
 
+@pytest.mark.parametrize("method", ["linear/cross_entropy", "mlp/exact", "xgboost/exact"])
+def test_any_seed_but_a_negative_one_will_do(method, tmp_path):
+    if "xgboost" in method:
+        pytest.importorskip("xgboost")
+    table = read_table("iris")
+    model = fit_table(table, method, trials=1, seed=10**30)
+    assert model.about.seed == 10**30
+    save_model(tmp_path / "m", model)
+    assert load_model(tmp_path / "m").about == model.about
+    with pytest.raises(BadInput, match="seed=-1: needs 0 or more"):
+        fit_table(table, method, trials=1, seed=-1)
+
+
+def test_one_candidate_is_not_chosen():
+    said = []
+    fit_table(read_table("iris"), "linear/cross_entropy", trials=1, progress=said.append)
+    assert not any("candidate" in each for each in said)
+
+
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [("linear", "<model>/<loss>"), ("forest/exact", "'forest'"), ("linear/accuracy", "'accuracy'")],
@@ -140,10 +159,91 @@ def test_numbers_dates_and_gaps_survive_the_way_through_files(tmp_path):
     assert found.accuracy == (model.predict(table.features) == table.target).mean() > 0.8
 
 
+@pytest.mark.parametrize(
+    ("classes", "spellings"),
+    [
+        (["0", "1"], [["0.0", "1.0"], ["false", "TRUE"], ["0", "1"]]),
+        (["1.0", "2.0"], [["1", "2"], ["1.00", "2.0"]]),
+        (["False", "True"], [["false", "true"], ["0", "1"], ["0.0", "1.0"]]),
+        (["-", "+"], [["-", "+"], [" - ", "+ "]]),
+        (["DE", "NA"], [["DE", "NA"]]),
+    ],
+)
+def test_accuracy_does_not_depend_on_how_labels_are_written(classes, spellings, tmp_path):
+    random = np.random.default_rng(0)
+    x = random.standard_normal(100).round(3)
+    y = (x + random.standard_normal(100) > 0).astype(int)
+
+    def write(labels, name):
+        frame = pd.DataFrame({"x": x, "y": [labels[k] for k in y]})
+        frame.to_csv(tmp_path / name, index=False)
+        return tmp_path / name
+
+    table = read_table(write(classes, "t.csv"), "y")
+    model = fit_table(table, "linear/cross_entropy", trials=1)
+    save_model(tmp_path / "m", model)
+    right = (model.predict(table.features) == table.target).mean()
+    assert right < 1
+    for labels in spellings:
+        rows = write(labels, "rows.csv")
+        found = predict_file(tmp_path / "m", rows, tmp_path / "out.csv", overwrite=True)
+        assert (found.accuracy, found.unknown) == (pytest.approx(right), 0)
+
+
+def test_labels_that_the_model_does_not_know_are_counted(car, tmp_path):
+    table, folder, _ = car
+    right = load_model(folder).predict(table.features) == table.target
+    frame = table.features.assign(**{"class": table.target})
+    frame.loc[:49, "class"] = "superb"
+    frame.loc[50:59, "class"] = "NA"
+    frame.loc[60:69, "class"] = "-"
+    frame.to_csv(tmp_path / "some.csv", index=False)
+    found = predict_file(folder, tmp_path / "some.csv", tmp_path / "a.csv")
+    assert found.unknown == 60 and found.accuracy == pytest.approx(right[70:].mean())
+    frame.assign(**{"class": "superb"}).to_csv(tmp_path / "other.csv", index=False)
+    found = predict_file(folder, tmp_path / "other.csv", tmp_path / "b.csv")
+    assert (found.accuracy, found.unknown) == (None, 1728)
+
+
+def test_bools_of_parquet_are_judged(tmp_path):
+    frame = pd.DataFrame({"x": range(40), "y": [k > 20 for k in range(40)]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    frame.assign(y=frame["y"].astype(int)).to_csv(tmp_path / "t.csv", index=False)
+    table = read_table(tmp_path / "t.parquet", "y")
+    save_model(tmp_path / "m", fit_table(table, "linear/cross_entropy", trials=1))
+    first, second = (
+        predict_file(tmp_path / "m", tmp_path / name, tmp_path / "out.csv", overwrite=True)
+        for name in ("t.parquet", "t.csv")
+    )
+    assert first == second and first.accuracy > 0.9
+
+
+def test_decimal_commas_and_points_are_predicted_alike(tmp_path):
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"preis": random.standard_normal(60).round(3), "z": range(60)})
+    frame["y"] = np.where(frame["preis"] > 0, "yes", "no")
+    frame.to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",")
+    frame.to_csv(tmp_path / "points.csv", index=False)
+    frame.to_csv(tmp_path / "points.tsv", index=False, sep="\t")
+    table = read_table(tmp_path / "t.csv", "y")
+    assert table.fingerprint == read_table(tmp_path / "points.csv", "y").fingerprint
+    save_model(tmp_path / "m", fit_table(table, "linear/cross_entropy", trials=1))
+    outs = []
+    for name in ("t.csv", "points.csv", "points.tsv"):
+        found = predict_file(tmp_path / "m", tmp_path / name, tmp_path / "o.csv", overwrite=True)
+        assert found.accuracy > 0.9
+        outs.append((tmp_path / "o.csv").read_bytes())
+    assert outs[0] == outs[1] == outs[2]
+    (tmp_path / "quoted.csv").write_text('preis,z\n"1,5",2\n')
+    with pytest.raises(BadInput, match="row 1: '1,5' is not a number"):
+        predict_file(tmp_path / "m", tmp_path / "quoted.csv", tmp_path / "q.csv")
+
+
 def test_labels_are_written_as_they_are(tmp_path):
     labels = ["=1+1", "@x,y", 'say "no"', "-"]
-    text = "x,y\n" + "".join(
-        f'{k % 3},"{labels[k % 3]}"\n'.replace('"no"', '""no""') for k in range(30)
+    text = "x,z,y\n" + "".join(
+        f'{(k % 4 - 1) ** 2},{k % 4 // 2},"{labels[k % 4]}"\n'.replace('"no"', '""no""')
+        for k in range(40)
     )
     (tmp_path / "t.csv").write_text(text)
     table = read_table(tmp_path / "t.csv", "y")
@@ -151,8 +251,8 @@ def test_labels_are_written_as_they_are(tmp_path):
     predict_file(tmp_path / "m", tmp_path / "t.csv", tmp_path / "out.csv")
     with (tmp_path / "out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert {row["prediction"] for row in rows} == set(labels[:3])
-    assert set(rows[0]) == {"prediction", *(f"p({label})" for label in labels[:3])}
+    assert {row["prediction"] for row in rows} == set(labels)
+    assert set(rows[0]) == {"prediction", *(f"p({label})" for label in labels)}
 
 
 def test_what_cannot_be_predicted_is_said_in_one_line(car, tmp_path):

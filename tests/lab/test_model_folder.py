@@ -5,9 +5,11 @@ import json
 import os
 import pickle
 import shutil
+import tracemalloc
 import warnings
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -190,7 +192,25 @@ def test_a_manifest_cannot_name_files_elsewhere(folder, tmp_path):
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"]["../secret"] = {"bytes": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    assert "'../secret' is missing" in refused(folder)
+    assert "lists '../secret', which no model has" in refused(folder)
+
+
+def test_a_manifest_cannot_name_other_files(folder):
+    rewritten(folder, "setup.py", b"print()")
+    assert "lists 'setup.py', which no model has" in refused(folder)
+
+
+def test_a_file_of_another_size_is_not_read(folder):
+    # A sparse file takes no room on a disk, but would in memory.
+    os.truncate(folder / "arrays.safetensors", 10**8)
+    tracemalloc.start()
+    try:
+        assert "'arrays.safetensors' was changed" in refused(folder)
+        assert tracemalloc.get_traced_memory()[1] < 10**7
+    finally:
+        tracemalloc.stop()
+    (folder / "manifest.json").write_bytes(b" " * 10**6)
+    assert "too large" in refused(folder)
 
 
 @pytest.mark.parametrize(
@@ -243,6 +263,18 @@ def test_files_of_another_kind_are_refused(folder, name, data):
         (("classes",), ["a", 1, "b", "c"]),
         (("classes",), [1.5, 2.5, 3.5, 4.5]),
         (("classes",), ["a", "b", "c"]),
+        (("classes",), ["a", "b", "c", "\ud800"]),
+        (("classes",), [0, 1, 2, 10**30]),
+        (("target",), "\udfff"),
+        pytest.param(("rows",), 10**400, id="huge rows"),
+        (("rows",), -1),
+        (("seed",), -1),
+        pytest.param(("accuracy",), 10**400, id="huge accuracy"),
+        (("accuracy",), 1.5),
+        (("accuracy",), True),
+        pytest.param(
+            ("estimator", "settings", "calibration", "temperature"), 10**400, id="huge temperature"
+        ),
         (("method",), None),
         (("rows",), "many"),
         (("unknown",), 1),
@@ -275,7 +307,26 @@ def test_trees_that_do_not_fit_are_refused(host, tmp_path):
     rewritten(tmp_path / "model", trees.name, (tmp_path / "other" / trees.name).read_bytes())
     assert "features and classes" in refused(tmp_path / "model")
     rewritten(tmp_path / "model", trees.name, b"nothing")
-    assert "cannot be read" in refused(tmp_path / "model")
+    complaint = {"xgboost": "must begin with {", "lightgbm": "cannot be read"}[host]
+    assert complaint in refused(tmp_path / "model")
+
+
+@pytest.mark.parametrize("form", ["ubj", "json"])
+def test_trees_of_xgboost_are_json(form, tmp_path):
+    model, features = fitted("car", "xgboost", "exact")
+    save_model(tmp_path / "model", model)
+    trees = bytes(model.estimator.model_.get_booster().save_raw(form))
+    rewritten(tmp_path / "model", "trees.json", trees)
+    if form == "json":
+        assert (load_model(tmp_path / "model").predict(features) == model.predict(features)).all()
+    else:
+        assert "trees.json is not JSON: it must begin with {" in refused(tmp_path / "model")
+
+
+def test_columns_without_features_are_refused(folder):
+    state = json.loads((folder / "columns.json").read_text())
+    rewritten(folder, "columns.json", json.dumps({**state, "categories": []}).encode())
+    assert "no feature" in refused(folder)
 
 
 def test_nothing_but_a_model_is_written_over(folder, tmp_path):
@@ -324,6 +375,26 @@ def test_a_write_that_fails_leaves_nothing_behind(folder, tmp_path, monkeypatch)
     for path, overwrite in ((folder, True), (tmp_path / "new", False)):
         with pytest.raises(BadInput, match="No space left"):
             save_model(path, model, overwrite=overwrite)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError, OSError])
+@pytest.mark.parametrize("place", [1, 2])
+def test_whatever_comes_between_leaves_the_old_model(folder, tmp_path, monkeypatch, error, place):
+    model, _ = fitted("car", "linear", "cross_entropy")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    own, calls = Path.rename, []
+
+    def rename(path, new):
+        calls.append(path)
+        if len(calls) == place:
+            raise error
+        return own(path, new)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(BadInput if error is OSError else error):
+        save_model(folder, model, overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 

@@ -12,8 +12,10 @@ import pandas as pd
 import pytest
 from sklearn import datasets
 
-from hitrate_lab.data import BadInput, read_table
+from hitrate_lab.data import BadInput, Columns, Table, read_table
+from hitrate_lab.data.bad_input import printable
 from hitrate_lab.data.reading import BUILT_IN, data_folders
+from hitrate_lab.data.table import make_table
 
 COLOURS = "size,colour,y\n1,red,yes\n2.5,blue,no\n3,red,yes\n4,blue,no\n"
 
@@ -133,6 +135,8 @@ def test_what_begins_with_a_zero_is_a_name(write):
     text = "zip,share,y\n" + "".join(f"0{k}123,0.{k},{k % 2}\n" for k in range(8))
     features = read_table(write(text), "y").features
     assert features["zip"][0] == "00123"
+    spaced = text.replace(",", ", ").replace("\n0", "\n 0")
+    assert read_table(write(spaced), "y").features["zip"][0] == "00123"
     assert features["share"].tolist() == [k / 10 for k in range(8)]
 
 
@@ -150,7 +154,13 @@ def test_a_column_that_turns_into_text_late_is_text_from_its_start(write, monkey
         (["1", "0"], [0, 1]),
         (["2", "10"], [2, 10]),
         (["007", "7"], ["007", "7"]),
-        (["1.0", "2.0"], ["1.0", "2.0"]),
+        (["1.0", "2.0"], [1, 2]),
+        (["1.0", "2"], [1, 2]),
+        (["1.0", "1.5"], ["1.0", "1.5"]),
+        (["+", "-"], ["+", "-"]),
+        (["?", "!"], ["!", "?"]),
+        (["NA", "DE"], ["DE", "NA"]),
+        (["None", "null"], ["None", "null"]),
         (["True", "False"], ["False", "True"]),
         (["=a", "-b"], ["-b", "=a"]),
     ],
@@ -195,6 +205,115 @@ def test_rows_without_a_target_and_infinities_are_noted(write):
     assert any("infinite" in note and "'x'" in note for note in table.notes)
 
 
+def test_what_may_be_missing_is_a_class_where_it_is_frequent(write):
+    def labelled(*labels):
+        rows = [label for label, count in labels for _ in range(count)]
+        return write("x,y\n" + "".join(f"{k % 7},{label}\n" for k, label in enumerate(rows)))
+
+    table = read_table(labelled(("DE", 50), ("NA", 10), ("FR", 40)), "y")
+    assert table.classes == ["DE", "FR", "NA"] and len(table.target) == 100
+    assert table.notes == ("'NA' is taken as a class of 'y'",)
+    table = read_table(labelled(("DE", 50), ("NA", 3), ("", 2), ("FR", 45), ("-", 3)), "y")
+    assert table.classes == ["-", "DE", "FR"]
+    assert table.notes == (
+        "5 rows without a value of 'y' left out: 3 'NA', 2 empty",
+        "'-' is taken as a class of 'y'",
+    )
+    text = complaint(labelled(("yes", 95), ("NA", 3), ("", 2)))
+    assert "same target, 'y' = 'yes'; 5 rows without" in text and "3 'NA', 2 empty" in text
+
+
+def test_a_target_of_parquet_is_read_as_that_of_text(write, tmp_path):
+    text = "x,y\n" + "".join(f"{k % 7},{'+-'[k % 2]}\n" for k in range(30)) + "1,NA\n"
+    expected = read_table(write(text), "y")
+    frame = pd.read_csv(tmp_path / "table.csv", keep_default_na=False)
+    frame.to_parquet(tmp_path / "table.parquet")
+    table = read_table(tmp_path / "table.parquet", "y")
+    assert table.classes == ["+", "-"] and len(table.target) == 30
+    assert (table.fingerprint, table.notes) == (expected.fingerprint, expected.notes)
+
+
+def test_rows_keep_their_numbers_in_the_file(write):
+    text = "x,y\n5,\n" + "".join(f"{k},{'ab'[k % 2]}\n" for k in range(4)) + "\n9,?\n7,a\n"
+    table = read_table(write(text), "y")
+    assert table.row_numbers.tolist() == [2, 3, 4, 5, 7]
+    assert table.features["x"].tolist() == [0, 1, 2, 3, 7]
+    plain = Table("t", table.features, table.target, (), "", "y")
+    assert plain.row_numbers.tolist() == [1, 2, 3, 4, 5]
+
+
+def commas(delimiter, *cells):
+    rows = [f"{cell}{delimiter}{k}{delimiter}{'ab'[k % 2]}" for k, cell in enumerate(cells)]
+    return "\n".join([delimiter.join(["preis", "x", "y"]), *rows, ""])
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_decimal_commas_are_read_where_commas_do_not_divide_cells(write, delimiter):
+    table = read_table(write(commas(delimiter, "3,5", "-0,25", "7", "", " 1,125 ")), "y")
+    np.testing.assert_array_equal(table.features["preis"], [3.5, -0.25, 7, np.nan, 1.125])
+    assert "'preis' has decimal commas, read as numbers" in table.notes
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "cells"),
+    [
+        (";", ["3,5", "3.5", "1", "2"]),
+        (";", ["1,234,567", "2,5", "1", "2"]),
+        (";", ["007,5", "2,5", "1", "2"]),
+        (",", ['"3,5"', '"2,5"', "1", "2"]),
+        ("\t", ["1,234", "12,345", "987", "1,000"]),
+    ],
+)
+def test_what_may_be_no_decimal_comma_is_text(write, delimiter, cells):
+    features = read_table(write(commas(delimiter, *cells)), "y").features
+    assert features["preis"].tolist() == [cell.strip('"') for cell in cells]
+
+
+def test_commas_that_begin_late_hold_from_the_start(write, monkeypatch):
+    monkeypatch.setattr("hitrate_lab.data.files.CELLS", 30)
+    cells = [*map(str, range(40)), "3,5", "4,25"]
+    assert read_table(write(commas(";", *cells)), "y").features["preis"].tolist()[-3:] == [
+        39,
+        3.5,
+        4.25,
+    ]
+    for late in ("2.5", "word"):
+        features = read_table(write(commas(";", *cells, *["1"] * 20, late)), "y").features
+        assert features["preis"].tolist() == [*cells, *["1"] * 20, late]
+
+
+@pytest.mark.parametrize("sign", ["{}%", "{} %", "${}", "1,{:03}", "1.{:03},50", "{}\N{EURO SIGN}"])
+def test_numbers_with_signs_are_noted(write, sign):
+    rows = [f'"{sign.format(k)}",{k % 3},{"ab"[k % 2]}' for k in range(1, 40)]
+    notes = read_table(write("\n".join(["x,n,y", *rows])), "y").notes
+    assert any(note.startswith("'x' (such as") and "numbers with signs" in note for note in notes)
+    # Text with spaces is taken for words.
+    assert any("different in every row: 'x'" in note for note in notes) == (" " not in sign)
+
+
+def test_zip_codes_and_names_have_no_signs(write):
+    rows = [f"0{k:04},id{k},{k}-{k},{k % 3},{'ab'[k % 2]}" for k in range(40)]
+    notes = read_table(write("\n".join(["zip,id,range,n,y", *rows])), "y").notes
+    assert not any("signs" in note for note in notes)
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y"])
+def test_dates_are_no_names_of_rows(write, form):
+    days = pd.date_range("2024-01-05", periods=40).strftime(form)
+    rows = [f"{day},{k % 3},{'ab'[k % 2]}" for k, day in enumerate(days)]
+    table = read_table(write("\n".join(["when,n,y", *rows])), "y")
+    assert table.notes == ()
+    assert "when" in Columns().fit(table.features).used
+
+
+def test_dates_that_may_be_read_in_two_ways_are_noted(write):
+    days = [f"{k % 12 + 1:02}/{k // 12 + 1:02}/2024" for k in range(40)]
+    rows = [f"{day},{k % 3},{'ab'[k % 2]}" for k, day in enumerate(days)]
+    notes = read_table(write("\n".join(["when,n,y", *rows])), "y").notes
+    assert any("'when' (such as '01/01/2024') looks like dates" in note for note in notes)
+    assert any("different in every row: 'when'" in note for note in notes)
+
+
 def test_columns_that_tell_too_much_or_nothing_are_noted(write):
     rows = [f"{k},same,{'ab'[k % 2]},u{k}x,{k % 2},{k % 3}" for k in range(30)]
     table = read_table(write("\n".join(["n,constant,y,id,leak,fine", *rows])), "y")
@@ -237,6 +356,11 @@ def test_the_fingerprint_is_of_the_content(write):
     assert first == read_table(write(COLOURS, "b.csv"), "y").fingerprint
     for other in (COLOURS.replace("2.5", "2.6"), COLOURS.replace("size", "length")):
         assert read_table(write(other), "y").fingerprint != first
+    text, number = (
+        pd.DataFrame({"x": values, "z": [1, 2, 3, 4], "y": ["a", "b"] * 2})
+        for values in ([True, False, False, True], [1, 0, 0, 1])
+    )
+    assert make_table(text, "y", "t").fingerprint != make_table(number, "y", "t").fingerprint
     swapped = COLOURS.replace("yes", "never").replace("no", "yes").replace("never", "no")
     assert read_table(write(swapped), "y").fingerprint != first
 
@@ -296,7 +420,8 @@ def test_targets_that_are_no_classes_are_refused(write):
 
     assert "same target, 'y' = 'a'" in complaint(labelled("aaaa"))
     assert "class 'c' of 'y' has 1 row" in complaint(labelled("aabbc"))
-    assert "and 1 more" in complaint(labelled("aabbcd"))
+    assert "and 1 more class has too few" in complaint(labelled("aabbcd"))
+    assert "and 2 more classes have too few" in complaint(labelled("aabbcde"))
     assert "at least 3" in complaint(labelled("aabbb"), fewest=3)
     assert "empty in every row" in complaint(labelled(["", "?", "NA"]))
     assert "number with 60 different values" in complaint(labelled(k / 7 for k in range(60)))
@@ -304,6 +429,27 @@ def test_targets_that_are_no_classes_are_refused(write):
     assert "only column" in complaint(write("y\na\nb\na\nb\n"))
     assert "more than one column 'y'" in complaint(write("x,y,y\n1,a,a\n2,b,b\n"))
     assert len(read_table(labelled(k % 40 for k in range(2000)), "y").classes) == 40
+
+
+def test_columns_that_are_all_of_no_use_are_refused(write):
+    rows = "".join(f"1,u{k}x,{'ab'[k % 2]}\n" for k in range(30))
+    text = complaint(write("same,id,y\n" + rows))
+    with pytest.raises(BadInput) as found:
+        Columns().fit(pd.DataFrame({"same": [1] * 30}))
+    assert text == f"table: {found.value}"
+
+
+def test_lines_of_blanks_are_passed_over(write):
+    text = COLOURS.replace("2.5", " \n2.5") + "   \n\t\n"
+    assert (
+        read_table(write(f" \n{text}"), "y").fingerprint
+        == read_table(write(COLOURS), "y").fingerprint
+    )
+
+
+def test_what_a_terminal_would_act_on_is_spelt_out():
+    assert printable("a\x1b[31mb\u202ec\td é") == r"a\x1b[31mb\u202ec\td é"
+    assert str(BadInput("one\ntwo\x07")) == r"one two\x07"
 
 
 def test_a_set_is_looked_for_in_the_data_folder(tmp_path, monkeypatch):

@@ -105,6 +105,16 @@ def test_the_view_says_the_documents_numbers_in_words():
     assert ("Duration", "1 min 1 s") in shown["environment"]
 
 
+def test_what_has_failed_is_not_said_to_be_on_its_way():
+    document = {**comparison(complete=False), "done": 39, "failed": 1, "planned": 40}
+    page = render(document)
+    assert "--retry" in page
+    assert "may still change" not in page
+    page = render({**document, "done": 20})
+    assert "--retry" not in page
+    assert "may still change" in page
+
+
 def test_a_difference_counts_by_its_corrected_p_value():
     document = comparison()
     verdicts = {}

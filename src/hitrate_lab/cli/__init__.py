@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 
@@ -15,4 +16,8 @@ def main() -> None:
         sys.exit(1)
     from hitrate_lab.cli.app import app
 
+    for stream in (sys.stdout, sys.stderr):
+        # A label that the terminal has no letters for is no reason to stop.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     app()

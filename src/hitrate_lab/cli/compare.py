@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import sys
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hitrate_lab.cli.ending import FAILED, STOPPED, complain, ends_well
-from hitrate_lab.cli.options import DataDir, Json, Seed, Target, Trials, names
+from hitrate_lab.cli.options import TRIALS, DataDir, Json, Seed, Target, Trials, names
 
 if TYPE_CHECKING:
     from hitrate_lab.data import Table
@@ -35,11 +37,14 @@ def compare(
     ] = "cross_entropy,exact",
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
     repeats: Annotated[int, typer.Option(help="How often rows are dealt into folds.")] = 2,
-    trials: Trials = 4,
+    trials: Trials = TRIALS,
     seed: Seed = 0,
     time_budget: Annotated[
         float | None,
-        typer.Option(help="Seconds after which no further run begins.", show_default=False),
+        typer.Option(
+            help="Seconds after which no further run begins, but for each method's first.",
+            show_default=False,
+        ),
     ] = None,
     jobs: Annotated[
         int | None, typer.Option(help="Processes; one per core by default.", show_default=False)
@@ -75,6 +80,12 @@ def compare(
         "jobs": jobs,
         "retry": retry,
     }
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"{folder} is a file; name a folder with --out")
+    if time_budget is not None and not math.isfinite(time_budget):
+        raise BadInput(f"--time-budget {time_budget}: needs a number of seconds")
+    if replaced := _other_report(folder, tables):
+        complain(f"note: {folder} has a report of {replaced}, which will be replaced")
     documents: list[dict[str, Any]] = []
     stopped = False
     for table in tables:
@@ -86,11 +97,22 @@ def compare(
             documents.append(interrupted.document)
             stopped = True
             break
+        for note in documents[-1]["table"]["notes"]:
+            if note not in table.notes:
+                complain(f"note: {note}")
     report = _kept(folder, documents)
     if as_json:
-        print(json.dumps(documents[0] if len(tables) == 1 else _together(documents)))
+        print(_text(documents[0] if len(tables) == 1 else _together(documents)))
     else:
-        _tell(documents, folder, report, data, target)
+        _tell(documents, report)
+        advised = documents[0]["recommended"]
+        if len(documents) == 1 and advised:
+            words = ["hitrate", "fit", data[0], *(["--target", target] if target else [])]
+            words += ["--data-dir", str(data_dir)] if data_dir else []
+            words += ["--trials", str(trials)] if trials != TRIALS else []
+            words += ["--seed", str(seed)] if seed else []
+            words += ["--method", advised, "--out", str(folder / "model")]
+            print(f"Next:   {shlex.join(words)}")
     if stopped:
         complain("stopped; what is done is kept, the same command goes on from here")
         raise typer.Exit(STOPPED)
@@ -119,20 +141,38 @@ def _together(documents: list[dict[str, Any]]) -> dict[str, Any]:
     return {"format": "hitrate comparisons", "version": 1, "comparisons": documents}
 
 
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, allow_nan=False)
+
+
+def _other_report(folder: Path, tables: list[Table]) -> str | None:
+    """The name of a table that the folder has a report of, if it is none of these."""
+    try:
+        document = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+        there = [each["table"] for each in document.get("comparisons", [document])]
+        known = {(table.fingerprint, table.target_name) for table in tables}
+        if any((each["fingerprint"], each["target"]) in known for each in there):
+            return None
+        return f"{there[0]['name']}, target {there[0]['target']}"
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return None
+
+
 def _kept(folder: Path, documents: list[dict[str, Any]]) -> Path:
     """Write the document and its page."""
     from hitrate_lab.report import write_report
 
     document = documents[0] if len(documents) == 1 else _together(documents)
-    new = folder / ".comparison.json.new"
-    new.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    new.replace(folder / "comparison.json")
+    new = folder / f".comparison.json.{uuid.uuid4().hex[:12]}"
+    try:
+        new.write_text(_text(document) + "\n", encoding="utf-8")
+        new.replace(folder / "comparison.json")
+    finally:
+        new.unlink(missing_ok=True)
     return write_report(document, folder / "report.html")
 
 
-def _tell(
-    documents: list[dict[str, Any]], folder: Path, report: Path, data: list[str], target: str | None
-) -> None:
+def _tell(documents: list[dict[str, Any]], report: Path) -> None:
     """The ranking, what to do, and where everything is."""
     from hitrate_lab.cli.live import show
 
@@ -141,8 +181,3 @@ def _tell(
             print()
         show(document)
     print(f"\nReport: {report}")
-    advised = documents[0].get("recommended")
-    if len(documents) == 1 and advised:
-        model = ["hitrate", "fit", data[0], *(["--target", target] if target else [])]
-        model += ["--method", advised, "--out", str(folder / "model")]
-        print(f"Next:   {shlex.join(model)}")

@@ -27,6 +27,7 @@ def ends_well(command: Callable[P, None]) -> Callable[P, None]:
 
         try:
             command(*args, **kwargs)
+            sys.stdout.flush()
         except BadInput as error:
             complain(str(error))
             raise typer.Exit(BAD_INPUT) from None
@@ -34,9 +35,8 @@ def ends_well(command: Callable[P, None]) -> Callable[P, None]:
             complain("stopped")
             raise typer.Exit(STOPPED) from None
         except BrokenPipeError:
-            # Whoever read our output has gone: nothing is left to say, at exit neither.
+            # Whoever read our output has gone, the work is done: nothing is left to say.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(FAILED) from None
         except (OSError, MemoryError, ImportError) as error:
             _show(error)
             raise typer.Exit(FAILED) from None
@@ -52,7 +52,9 @@ def ends_well(command: Callable[P, None]) -> Callable[P, None]:
 
 def complain(message: str) -> None:
     """One line on standard error."""
-    print(f"hitrate: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    from hitrate_lab.data.bad_input import printable
+
+    print(f"hitrate: {printable(' '.join(message.split()))}", file=sys.stderr, flush=True)
 
 
 def _show(error: BaseException) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from hitrate_lab.cli.ending import complain, ends_well
-from hitrate_lab.cli.options import DataDir, Json, Overwrite, Seed, Target, Trials
+from hitrate_lab.cli.options import TRIALS, DataDir, Json, Overwrite, Seed, Target, Trials
 
 
 @ends_well
@@ -21,7 +22,7 @@ def fit(
     method: Annotated[
         str, typer.Option(help="<model>/<loss>, as `hitrate compare` names them.")
     ] = "linear/exact",
-    trials: Trials = 4,
+    trials: Trials = TRIALS,
     seed: Seed = 0,
     data_dir: DataDir = None,
     overwrite: Overwrite = False,
@@ -29,18 +30,29 @@ def fit(
 ) -> None:
     """Train one method on all rows, and keep the model in a folder that is safe to load."""
     from rich.console import Console
+    from rich.text import Text
 
     from hitrate_lab.data import read_table
+    from hitrate_lab.data.bad_input import printable
     from hitrate_lab.models.folder import may_be_saved, save_model
     from hitrate_lab.protocols.fit import fit_table
 
     console = Console(stderr=True, highlight=False)
+    warned: list[str] = []
     may_be_saved(out, overwrite=overwrite)
     table = read_table(data, target, data_dir=data_dir)
     for note in table.notes:
         complain(f"note: {note}")
     with console.status("reading") as status:
-        model = fit_table(table, method, seed=seed, trials=trials, progress=status.update)
+
+        def say(what: str) -> None:
+            status.update(Text(what))
+            if "Warning: " in what:
+                warned.append(what)
+
+        model = fit_table(table, method, seed=seed, trials=trials, progress=say)
+    for each in warned:
+        complain(f"note: {each}")
     right = model.predict(table.features) == table.target.to_numpy()
     save_model(out, model, overwrite=overwrite)
     found = {**asdict(model.about), "training_accuracy": float(right.mean()), "out": str(out)}
@@ -48,8 +60,9 @@ def fit(
         print(json.dumps(found))
         return
     print(
-        f"{method} on {len(table.target):,} rows of {table.name}: "
+        f"{method} on {len(table.target):,} rows of {printable(table.name)}: "
         f"{100 * right.mean():.2f} % of the training rows are right."
     )
     print(f"Model: {out}")
-    print(f"Next:  hitrate predict {out} NEW.csv --out predictions.csv")
+    words = ["hitrate", "predict", str(out), "NEW.csv", "--out", "predictions.csv"]
+    print(f"Next:  {shlex.join(words)}")

@@ -11,6 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from hitrate_lab.data.bad_input import printable
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -21,20 +23,20 @@ class Watch:
     """An observer of `compare`: a live table on a terminal, now and then a line elsewhere."""
 
     def __init__(self, title: str, labels: dict[str, str], console: Console) -> None:
-        self._title, self._labels, self._console = title, labels, console
+        self._title, self._labels, self._console = printable(title), labels, console
         self._accuracies: dict[str, list[float]] = {name: [] for name in labels}
         self._failed: dict[str, int] = {name: 0 for name in labels}
         self._running: dict[tuple[str | None, int | None, int | None], None] = {}
-        self._told = -1
+        self._told = 0
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("runs, time left"),
             TimeRemainingColumn(),
             console=console,
         )
-        self._task = self._progress.add_task(title, total=None)
+        self._task = self._progress.add_task(self._title, total=None)
         self._live = Live(
             self, console=console, refresh_per_second=4, transient=True, auto_refresh=True
         )
@@ -83,11 +85,12 @@ class Watch:
         self._progress.update(self._task, total=event.planned, completed=event.done)
         if not self._console.is_terminal and event.planned:
             tenth = 10 * event.done // event.planned
-            if event.stored:
+            if event.kind == "planned" or event.stored:
                 self._told = tenth
             elif tenth > self._told:
                 self._told = tenth
-                self._console.print(f"{self._title}: {event.done} of {event.planned} runs")
+                line = f"{self._title}: {event.done} of {event.planned} runs"
+                self._console.print(line, markup=False)
 
 
 def ranking(document: dict[str, Any]) -> Table:
@@ -95,11 +98,15 @@ def ranking(document: dict[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "method", "accuracy", "95 % interval", "vs baseline", "p", "fit"):
         table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
+    most = max(method["accuracy"]["n"] for method in document["methods"])
     for rank, method in enumerate(document["methods"], 1):
         accuracy, difference = method["accuracy"], method["difference"]
+        label = method["label"]
         if accuracy["mean"] is None:
-            table.add_row(str(rank), Text(method["label"]), "-", "-", "-", "-", "-")
+            table.add_row(str(rank), Text(label), "-", "-", "-", "-", "-")
             continue
+        if accuracy["n"] < most:
+            label += f" ({accuracy['n']} of {most} folds)"
         gain, p = "baseline" if method["name"] == document["baseline"] else "-", "-"
         if difference is not None:
             gain = f"{100 * difference['mean']:+.1f}"
@@ -112,7 +119,7 @@ def ranking(document: dict[str, Any]) -> Table:
             interval = f"{100 * accuracy['low']:.1f} to {100 * accuracy['high']:.1f}"
         table.add_row(
             str(rank),
-            Text(method["label"]),
+            Text(label),
             f"{100 * accuracy['mean']:.2f} %",
             interval,
             Text(gain),
@@ -128,13 +135,23 @@ def _seconds(seconds: float | None) -> str:
     return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
+class _Console(Console):
+    """A console that leaves it to the command what to do when its reader has gone."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def show(document: dict[str, Any]) -> None:
     """The end of a comparison, on standard output."""
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
-    console.print(ranking(document))
+    console = _Console(file=sys.stdout, highlight=False, markup=False, soft_wrap=True)
+    table = ranking(document)
+    # All of it: a line that a terminal breaks is better than a number that is cut.
+    wide = console.measure(table, options=console.options.update(max_width=10_000)).maximum
+    _Console(file=sys.stdout, highlight=False, width=max(console.width, wide)).print(table)
     settings = document["settings"]
     console.print(
-        f"{document['table']['name']}: {document['table']['rows']:,} rows, "
+        f"{printable(document['table']['name'])}: {document['table']['rows']:,} rows, "
         f"{len(document['table']['classes'])} classes; {settings['repeats']} x "
         f"{settings['folds']}-fold cross-validation, {settings['trials']} candidates per method; "
         "intervals and p by the corrected resampled t-test, p adjusted by Holm.",
@@ -142,6 +159,8 @@ def show(document: dict[str, Any]) -> None:
     )
     for method in document["methods"]:
         for failure in method["failures"][:3]:
-            console.print(Text(f"{method['label']}, {failure}"), style="yellow")
+            console.print(Text(f"{method['label']}, {printable(failure)}"), style="yellow")
+    if document["failed"]:
+        console.print(f"{document['failed']} runs have failed; --retry runs them again.")
     console.print()
     console.print(Text(document["advice"]), style="bold")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+TRIALS = 4
+
 Target = Annotated[
     str | None,
     typer.Option(help="The column to predict; built-in sets know theirs.", show_default=False),

@@ -22,17 +22,21 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Predict the rows of a file: a label and a probability of each class, row by row."""
+    from hitrate_lab.data.bad_input import printable
     from hitrate_lab.protocols.fit import predict_file
 
     found = predict_file(model, data, out, data_dir=data_dir, overwrite=overwrite)
     counts = {str(label): count for label, count in found.counts.items()}
     if as_json:
-        shown = {"rows": found.rows, "counts": counts, "accuracy": found.accuracy, "out": str(out)}
+        shown = {"rows": found.rows, "counts": counts, "out": str(out)}
+        shown |= {"accuracy": found.accuracy, "unknown_labels": found.unknown}
         print(json.dumps(shown))
         return
     most = sorted(counts.items(), key=lambda each: -each[1])
-    listing = ", ".join(f"{label} {count:,}" for label, count in most[:8])
+    listing = ", ".join(f"{printable(label)} {count:,}" for label, count in most[:8])
     print(f"{found.rows:,} rows: {listing}{', ...' if len(most) > 8 else ''}")
     if found.accuracy is not None:
-        print(f"Of the rows with a label {100 * found.accuracy:.2f} % are right.")
+        print(f"Of the rows with a known label {100 * found.accuracy:.2f} % are right.")
+    if found.unknown:
+        print(f"{found.unknown:,} rows have a label that the model does not know.")
     print(f"Predictions: {out}")

@@ -12,10 +12,18 @@ class BadInput(ValueError):
     """Something a user gave cannot be used: one line that says what, where, and what to do."""
 
     def __init__(self, message: str) -> None:
-        line = " ".join(message.splitlines())
-        # What a terminal would act on, such as an escape in a file's name, is spelt out.
-        shown = (each if each.isprintable() else repr(each)[1:-1] for each in line)
-        super().__init__("".join(shown))
+        super().__init__(printable(" ".join(message.splitlines())))
+
+
+def printable(text: str) -> str:
+    r"""Text with all that a terminal would act on, such as an escape in a file's name, spelt out.
+
+    Examples
+    --------
+    >>> print(printable("red\x1b[31m"))
+    red\x1b[31m
+    """
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def quoted(value: object) -> str:

@@ -1,10 +1,9 @@
-"""What the text of a cell means: a number, a date, a label, or nothing."""
+"""What the text of a cell means: a number, a label, or nothing."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -21,14 +20,12 @@ MISSING = frozenset(
 # A whole number as Python would write it: "007" is a label.
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 # Zip codes and the like begin with zeros.
-PADDED = re.compile(r"\n0[0-9]+\n")
-DATE = re.compile(
-    r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})"
-    r"(?:[T ]+(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,]\d+)?)? *(?:Z|UTC|[+-]\d{2}:?\d{2})?)?"
-)
+PADDED = re.compile(r"\n[^\S\n]*0[0-9]+[^\S\n]*\n")
+DECIMAL_COMMA = re.compile(r"-?(?:0|[1-9][0-9]*)(?:,[0-9]+)?")
+# 1,234 may be a thousand and more.
+THOUSANDS = re.compile(r"-?[1-9][0-9]{0,2}(?:,[0-9]{3})?")
 # What pandas calls objects that are numbers.
 NUMBERS = ("decimal", "floating", "integer", "mixed-integer-float")
-PARTS = ("year", "month", "day", "weekday", "hour", "days")
 
 
 def numbers(cells: Sequence[Any], *, padded: bool = False) -> Array | None:
@@ -55,14 +52,43 @@ def numbers(cells: Sequence[Any], *, padded: bool = False) -> Array | None:
     return np.array(values, np.float64)
 
 
+def comma_numbers(cells: Sequence[str]) -> Array | None:
+    """Cells with decimal commas as numbers (N,), NaN where missing; None if one is no such number.
+
+    Examples
+    --------
+    >>> comma_numbers(["3,5", "-2", "?"])
+    array([ 3.5, -2. ,  nan])
+    """
+    values = np.full(len(cells), np.nan)
+    for row, cell in enumerate(cells):
+        text = cell.strip()
+        if text in MISSING:
+            continue
+        if not DECIMAL_COMMA.fullmatch(text):
+            return None
+        values[row] = float(text.replace(",", "."))
+    return values
+
+
+def perhaps_thousands(cells: Sequence[str]) -> bool:
+    """Whether each comma in these numbers may as well stand between thousands."""
+    return all(text in MISSING or THOUSANDS.fullmatch(text) for text in map(str.strip, cells))
+
+
 def label_text(value: Any) -> str | None:
-    """The text of a category; None if it is missing.
+    """The text of a category; None if it is missing."""
+    text = cell_text(value)
+    return None if text in MISSING else text
+
+
+def cell_text(value: Any) -> str | None:
+    """The text of a value, whatever it means; None if there is nothing.
 
     Whole numbers have no point, as a column of them may or may not, depending on its neighbours.
     """
     if isinstance(value, str):
-        text = value.strip()
-        return None if text in MISSING else text
+        return value.strip() or None
     if isinstance(value, (float, np.floating)):
         if np.isnan(value):
             return None
@@ -91,41 +117,3 @@ def plain(values: Any) -> Any:
     if kind in "iu":
         return values.astype(np.int64 if values.dtype != np.uint64 else np.float64)
     return values.astype(np.float64) if kind == "f" else values
-
-
-def missing_cells(values: Any) -> Array:
-    """Which rows (N,) of a column are missing."""
-    if values.dtype.kind in "biufM":
-        return np.asarray(values.isna())
-    return np.array([label_text(value) is None for value in values.tolist()], bool)
-
-
-def date_parts(text: str) -> tuple[float, ...] | None:
-    """Year, month, day, weekday, hour, and days since 1970; None if it is no date.
-
-    Dates are year first. Times are those of the clock on the wall: zones are not looked at.
-
-    Examples
-    --------
-    >>> date_parts("2024-02-29 06:30")
-    (2024.0, 2.0, 29.0, 3.0, 6.5, 19782.27...)
-    """
-    match = DATE.fullmatch(text)
-    if match is None:
-        return None
-    year, _, month, day, *time = match.groups()
-    hour, minute, second = (int(part or 0) for part in time)
-    try:
-        # A leap second is the one before it.
-        when = datetime(int(year), int(month), int(day), hour, minute, min(second, 59))
-    except ValueError:
-        return None
-    passed = when - datetime(1970, 1, 1)
-    return (
-        float(when.year),
-        float(when.month),
-        float(when.day),
-        float(when.weekday()),
-        when.hour + when.minute / 60,
-        passed.days + passed.seconds / 86_400,
-    )

@@ -13,15 +13,14 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hitrate_lab.data.bad_input import BadInput, listed, quoted
-from hitrate_lab.data.cells import date_parts, label_text, numbers, plain
+from hitrate_lab.data.cells import label_text, numbers, plain
+from hitrate_lab.data.column_notes import NO_USE, is_id, spaced
 from hitrate_lab.data.columns_state import read_state
+from hitrate_lab.data.dates import EXAMPLES, order_of_dates
 from hitrate_lab.data.kinds import Categories, Dates, Scale, Words, as_json, factorized
-from hitrate_lab.data.table import is_id, spaced
 
 Array = NDArray[Any]
 
-# The part of a column's values that must be dates.
-DATES = 0.95
 # A text of so many words is read word by word, however often it occurs.
 WORDS = 4
 # Features are sparse if fewer than one in ten is not zero, and they are many.
@@ -37,8 +36,9 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     - Numbers are standardised. Missing and infinite ones become the mean; where `fit` saw some, a
       feature says so.
-    - Columns of dates (datetime64, or text of which 95 % is like 2024-02-29 or 2024-02-29 06:30)
-      become year, month, day, weekday, hour and days passed, standardised.
+    - Columns of dates (datetime64, or text of which 95 % is like 2024-02-29, 2024-02-29 06:30 or
+      29.02.2024) become year, month, day, weekday, hour and days passed, standardised. Those like
+      29/02/2024 or 02/29/2024 do so if one of them shows which is the day.
     - Text that has spaces and hardly repeats becomes counts of hashed words, weighed by rarity.
     - All else is a category with one feature for each level. Missing is a level. Of more than
       `levels` the most frequent are kept, the rest is one more. A level that `fit` has not seen
@@ -115,9 +115,7 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if ids:
             self.notes_.append(f"not used, text that is different in every row: {listed(ids)}")
         if not self.width:
-            raise BadInput(
-                "no column is of use: each is the same in every row or different in every row"
-            )
+            raise BadInput(NO_USE)
         filled = self._scale.width + sum(each.width for each in self._dates.values())
         filled += len(self._categories) + sum(min(20, each.width) for each in self._texts.values())
         self.sparse_ = filled < DENSE * self.width and len(X) * self.width > LARGE
@@ -159,9 +157,9 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         present = sum(counts.values())
         gaps = present < len(values)
         if present and values.dtype != bool:
-            dates = sum(count for text, count in counts.items() if date_parts(text))
-            if dates >= DATES * present:
-                return self._add(name, Dates.fit(values), constant)
+            order = order_of_dates(counts)
+            if order in EXAMPLES:
+                return self._add(name, Dates.fit(values, order), constant)
             if is_id(counts, present):
                 return ids.append(name)
         if len(counts) <= self.levels:
@@ -170,8 +168,8 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if spaced(counts) and (len(counts) >= present / 2 or words >= WORDS):
             return self._add(name, Words.fit(values, self.words), constant)
         # The most frequent, and of those that are as frequent the first by name.
-        order = sorted(counts, key=lambda text: (-counts[text], text))
-        kept = sorted(text for text in order[: self.levels] if counts[text] > 1)
+        ranked = sorted(counts, key=lambda text: (-counts[text], text))
+        kept = sorted(text for text in ranked[: self.levels] if counts[text] > 1)
         if not kept:
             return ids.append(name)
         return self._add(name, Categories(tuple(kept), gaps, True), constant)
@@ -181,6 +179,11 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Number of features."""
         kinds = (self._dates, self._categories, self._texts)
         return self._scale.width + sum(each.width for kind in kinds for each in kind.values())
+
+    @property
+    def numbers(self) -> list[str]:
+        """Columns of numbers that are used."""
+        return list(self._number_names)
 
     @property
     def used(self) -> list[str]:
@@ -213,7 +216,7 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise BadInput(f"columns {listed(lost)} are missing; {has}")
         blocks = [self._scale.transform(self._numbers_of(X))]
         for name, dates in self._dates.items():
-            blocks.append(dates.transform(_still_dates(name, plain(X[name]))))
+            blocks.append(dates.transform(_still_dates(name, plain(X[name]), dates.order)))
         codes = [each.codes(plain(X[name])) for name, each in self._categories.items()]
         indicators = _indicators(codes, [each.width for each in self._categories.values()], len(X))
         texts = [each.transform(plain(X[name])) for name, each in self._texts.items()]
@@ -304,12 +307,14 @@ def _parsed(name: str, values: Any) -> Array:
     raise BadInput(f"column {quoted(name)}, row {place}: {quoted(texts[wrong])} is not a number")
 
 
-def _still_dates(name: str, values: Any) -> Any:
+def _still_dates(name: str, values: Any, order: str) -> Any:
     """A column of dates, if it still is one."""
     if values.dtype.kind in "biuf" or values.dtype == object:
         texts = [text for text in map(label_text, values.tolist()) if text is not None]
-        if len(texts) >= ENOUGH and np.isnan(Dates.parts(values)[:, 0]).all():
-            raise BadInput(f"column {quoted(name)}: {quoted(texts[0])} is not a date (year first)")
+        if len(texts) >= ENOUGH and np.isnan(Dates.parts(values, order)[:, 0]).all():
+            raise BadInput(
+                f"column {quoted(name)}: {quoted(texts[0])} is not a date like {EXAMPLES[order]}"
+            )
     return values
 
 

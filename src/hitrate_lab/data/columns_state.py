@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hitrate_lab.data.bad_input import BadInput
-from hitrate_lab.data.cells import PARTS
+from hitrate_lab.data.dates import EXAMPLES, PARTS
 from hitrate_lab.data.kinds import Categories, Dates, Scale, Words
+
+# 1 + log(rows) for more rows than there can be.
+LARGEST_RARITY = 100
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,10 @@ def read_state(given: Any) -> State:
             columns=_texts(given["columns"]),
             number_names=_texts(numbers["names"]),
             scale=_scale(numbers),
-            dates={_text(each["name"]): Dates(_scale(each["scale"])) for each in given["dates"]},
+            dates={
+                _text(each["name"]): Dates(_scale(each["scale"]), _order(each["order"]))
+                for each in given["dates"]
+            },
             categories={
                 _text(each["name"]): Categories(
                     tuple(_texts(each["levels"])), _bool(each["missing"]), _bool(each["other"])
@@ -52,7 +58,12 @@ def read_state(given: Any) -> State:
             raise ValueError("names and numbers differ in length")
         if any(len(each.scale.mean) != len(PARTS) for each in state.dates.values()):
             raise ValueError("a date has other parts")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        kinds = (state.dates, state.categories, state.texts)
+        if not state.scale.width and not any(
+            each.width for kind in kinds for each in kind.values()
+        ):
+            raise ValueError("there is no feature")
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadInput(f"the columns' state is not one of hitrate's ({error!r})") from None
     return state
 
@@ -70,6 +81,12 @@ def _scale(given: Any) -> Scale:
     return scale
 
 
+def _order(given: Any) -> str:
+    if _text(given) not in EXAMPLES:
+        raise ValueError("dates of an order that is not known")
+    return str(given)
+
+
 def _words(given: Any) -> Words:
     words = Words(
         tuple(map(_whole, _list(given["buckets"]))),
@@ -78,6 +95,12 @@ def _words(given: Any) -> Words:
     )
     if len(words.buckets) != len(words.rarity) or len(set(words.buckets)) != len(words.buckets):
         raise ValueError("buckets and rarity do not belong together")
+    if any(each >= words.size for each in words.buckets):
+        raise ValueError("a bucket is larger than the size")
+    if not all(0 < each < LARGEST_RARITY for each in words.rarity):
+        raise ValueError("a rarity is none")
+    if not words.size:
+        raise ValueError("words of size 0")
     return words
 
 

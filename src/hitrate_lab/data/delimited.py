@@ -7,7 +7,8 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
@@ -29,30 +30,32 @@ LARGEST_CELL = 2**31 - 1
 BLOCK = 8192
 
 
-def records(path: Path) -> Iterator[tuple[int, list[str]]]:
+def records(path: Path) -> Generator[tuple[int, list[str]]]:
     """Line number and cells of every record, the header first; blank lines are passed over.
 
     Every record has as many cells as the header, or `BadInput` is raised.
     """
     csv.field_size_limit(LARGEST_CELL)
     delimiter = delimiter_of(path)
-    lines = csv.reader(_lines(path), delimiter=delimiter, strict=True)
     width = 0
-    try:
-        for cells in lines:
-            if not cells:
-                continue
-            width = width or len(cells)
-            if len(cells) != width:
-                raise BadInput(
-                    f"{path}, line {lines.line_num}: {_cells(len(cells))}, "
-                    f"but the header has {width}; cells that contain {delimiter!r} need quotes"
-                )
-            yield lines.line_num, cells
-    except csv.Error as error:
-        raise BadInput(
-            f"{path}, line {lines.line_num}: a quote that is not closed, or text after it ({error})"
-        ) from None
+    with closing(_lines(path)) as text:
+        lines = csv.reader(text, delimiter=delimiter, strict=True)
+        try:
+            for cells in lines:
+                if _is_blank(cells):
+                    continue
+                width = width or len(cells)
+                if len(cells) != width:
+                    raise BadInput(
+                        f"{path}, line {lines.line_num}: {_cells(len(cells))}, but the header has "
+                        f"{width}; cells that contain {delimiter!r} need quotes"
+                    )
+                yield lines.line_num, cells
+        except csv.Error as error:
+            raise BadInput(
+                f"{path}, line {lines.line_num}: a quote that is not closed, or text after it "
+                f"({error})"
+            ) from None
     if not width:
         raise BadInput(f"{path} is empty")
 
@@ -62,16 +65,18 @@ def delimiter_of(path: Path) -> str:
     if path.name.lower().removesuffix(".gz").endswith((".tsv", ".tab")):
         return "\t"
     sample, size = [], 0
-    for line in islice(_lines(path), SAMPLE_LINES):
-        sample.append(line)
-        size += len(line)
-        if size > SAMPLE_SIZE:
-            break
+    with closing(_lines(path)) as text:
+        for line in islice(text, SAMPLE_LINES):
+            sample.append(line)
+            size += len(line)
+            if size > SAMPLE_SIZE:
+                break
     best, highest = ",", (0.0, 1)
     for delimiter in DELIMITERS:
         counts = []
         try:
-            counts += [len(cells) for cells in csv.reader(sample, delimiter=delimiter) if cells]
+            found = csv.reader(sample, delimiter=delimiter)
+            counts += [len(cells) for cells in found if not _is_blank(cells)]
         except csv.Error:
             continue
         if counts and counts[0] > 1:
@@ -81,7 +86,7 @@ def delimiter_of(path: Path) -> str:
     return best
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _lines(path: Path) -> Generator[str]:
     """Lines with their ends, of files that are text."""
     encoding = "utf-8"
     try:
@@ -140,6 +145,11 @@ def _undecodable(path: Path, encoding: str) -> str:
             f", from Latin-1 for example by iconv -f LATIN1 -t UTF-8 {quoted(path.name)} > new.csv"
         )
     return f"{path}: {what}; convert the file to UTF-8{hint}"
+
+
+def _is_blank(cells: list[str]) -> bool:
+    """Whether a line had nothing but white space; a cell of empty quotes is a row."""
+    return not cells or (len(cells) == 1 and cells[0].isspace())
 
 
 def _cells(count: int) -> str:

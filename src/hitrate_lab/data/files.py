@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,24 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hitrate_lab.data.bad_input import BadInput, listed, quoted
-from hitrate_lab.data.cells import MISSING, label_text, numbers, plain
-from hitrate_lab.data.delimited import records
+from hitrate_lab.data.cells import (
+    DECIMAL_COMMA,
+    MISSING,
+    cell_text,
+    comma_numbers,
+    label_text,
+    numbers,
+    perhaps_thousands,
+    plain,
+)
+from hitrate_lab.data.delimited import delimiter_of, records
 
 Array = NDArray[Any]
 
 TEXT = (".csv", ".tsv", ".tab", ".txt")
 PARQUET = (".parquet", ".pq")
+# What is missing where text is to stay as it is.
+EMPTY = frozenset({""})
 # Cells that are text at one time; each costs about 60 bytes as such.
 CELLS = 1_000_000
 
@@ -60,13 +73,14 @@ def read_frame(path: Path, as_text: Collection[str] = ()) -> tuple[Any, list[str
     """All columns of a file, and notes about them.
 
     A column of text is of numbers if all its cells are numbers or missing, and none begins with a
-    zero as zip codes do. Other cells are str, or None where missing.
+    zero as zip codes do. Where commas are not between cells, numbers may have decimal commas.
+    Other cells are str, or None where missing.
 
     Parameters
     ----------
     path : Path
     as_text : collection of str
-        Columns that stay text in any case.
+        Columns that stay text in any case; of their cells only the empty ones are missing.
 
     Returns
     -------
@@ -75,18 +89,23 @@ def read_frame(path: Path, as_text: Collection[str] = ()) -> tuple[Any, list[str
     """
     checked_file(path)
     if kind_of(path) == "parquet":
-        return _read_parquet(path, as_text)
-    text = set(as_text)
-    while True:
-        names, renamed, columns = _read_text(path, text)
-        # What a later part showed to be text was taken for numbers in the first: once more.
-        if all(columns[name][0].dtype == object for name in text.intersection(names)):
-            break
+        frame, renamed, notes = _read_parquet(path, as_text)
+        _refuse_doubles(path, as_text, renamed)
+        return frame, notes
+    reading = _Reading(delimiter_of(path), frozenset(as_text))
+    # What a later part shows to be text, or to have commas, was perhaps read in another way before.
+    while (found := _read_text(path, reading)) is None:
+        pass
+    names, renamed, columns = found
     _refuse_doubles(path, as_text, renamed)
     frame = pd.DataFrame({name: _joined(columns[name]) for name in names})
     notes = []
     if renamed:
         notes.append(f"names that were empty, or there before, are now {listed(renamed)}")
+    commas = [name for name in names if name in reading.commas - reading.text]
+    if commas:
+        have = "has" if len(commas) == 1 else "have"
+        notes.append(f"{listed(commas)} {have} decimal commas, read as numbers")
     if not renamed and numbers(names, padded=True) is not None:
         notes.append("all column names are numbers; the first line must hold names, not values")
     if names[0] == "column 1" and renamed[:1] == names[:1] and _counts_rows(frame["column 1"]):
@@ -95,22 +114,43 @@ def read_frame(path: Path, as_text: Collection[str] = ()) -> tuple[Any, list[str
     return frame, notes
 
 
-def text_chunks(path: Path, rows: int) -> Iterator[Any]:
-    """A file's rows as frames of text, so many at a time; the index counts them from 0."""
+def text_chunks(
+    path: Path, rows: int, *, as_text: Collection[str] = (), as_numbers: Collection[str] = ()
+) -> Generator[Any]:
+    """A file's rows as frames of text, so many at a time; the index counts them from 0.
+
+    Parameters
+    ----------
+    path : Path
+    rows : int
+    as_text : collection of str
+        As for `read_frame`.
+    as_numbers : collection of str
+        Columns whose decimal commas become points, where commas are not between cells.
+    """
     checked_file(path)
     if kind_of(path) == "parquet":
-        frame, _ = _read_parquet(path, ())
+        frame, *_ = _read_parquet(path, as_text)
         for start in range(0, len(frame), rows):
             yield frame.iloc[start : start + rows]
         return
+    pointed = set() if delimiter_of(path) == "," else set(as_numbers)
     names, _, parts = _parts(path, rows)
     start = 0
-    for part in parts:
-        index = range(start, start + len(part[0]))
-        yield pd.DataFrame(
-            dict(zip(names, map(_text, part), strict=True)), index=index, dtype=object
-        )
-        start = index.stop
+    with closing(parts):
+        for part in parts:
+            index = range(start, start + len(part[0]))
+            columns = {}
+            for name, cells in zip(names, part, strict=True):
+                cells = [_pointed(cell) for cell in cells] if name in pointed else cells
+                columns[name] = _text(cells, missing=EMPTY if name in as_text else MISSING)
+            yield pd.DataFrame(columns, index=index, dtype=object)
+            start = index.stop
+
+
+def _pointed(cell: str) -> str:
+    """A number's cell with its comma as a point; any other as it is."""
+    return cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell.strip()) else cell
 
 
 def column_names(header: list[str]) -> tuple[list[str], list[str]]:
@@ -138,46 +178,92 @@ def column_names(header: list[str]) -> tuple[list[str], list[str]]:
     return names, renamed
 
 
-def _parts(path: Path, rows: int | None = None) -> tuple[list[str], list[str], Iterator[Any]]:
+def _parts(path: Path, rows: int | None = None) -> tuple[list[str], list[str], Generator[Any]]:
     """Names, those that are new, and columns of text cells, part by part."""
     found = records(path)
     _, header = next(found)
     names, renamed = column_names(header)
     size = rows or max(1, CELLS // len(names))
 
-    def parts() -> Iterator[Any]:
+    def parts() -> Generator[Any]:
         count = 0
-        while part := [cells for _, cells in islice(found, size)]:
-            count += len(part)
-            yield list(zip(*part, strict=True))
+        with closing(found):
+            while part := [cells for _, cells in islice(found, size)]:
+                count += len(part)
+                yield list(zip(*part, strict=True))
         if not count:
             raise BadInput(f"{path} has a header but no rows")
 
     return names, renamed, parts()
 
 
-def _read_text(path: Path, text: set[str]) -> tuple[list[str], list[str], dict[str, list[Array]]]:
-    """Names, those that are new, and the parts of each column; adds to `text` what is no number."""
+@dataclass
+class _Reading:
+    """What is known about a file's columns while its parts are read.
+
+    Parameters
+    ----------
+    delimiter : str
+    verbatim : set of str
+        Columns that stay text.
+    text, commas : sets of str
+        Columns that turned out to be text, or numbers with decimal commas; text in case of both.
+    """
+
+    delimiter: str
+    verbatim: frozenset[str]
+    text: set[str] = field(default_factory=set)
+    commas: set[str] = field(default_factory=set)
+
+    def numbers(self, name: str, cells: Sequence[str]) -> Array | None:
+        """A part of a column as numbers, if it and all before may be some."""
+        if name in self.verbatim or name in self.text:
+            return None
+        if name in self.commas:
+            return comma_numbers(cells)
+        found = numbers(cells)
+        if found is None and self.delimiter != ",":
+            found = comma_numbers(cells)
+            # Semicolons are there because of decimal commas; beside a tab 1,234 may be a thousand.
+            if found is not None and self.delimiter != ";" and perhaps_thousands(cells):
+                return None
+            if found is not None:
+                self.commas.add(name)
+        return found
+
+
+def _read_text(
+    path: Path, reading: _Reading
+) -> tuple[list[str], list[str], dict[str, list[Array]]] | None:
+    """Names, those that are new, and the parts of each column; None if it must be read again."""
     names, renamed, parts = _parts(path)
     columns: dict[str, list[Array]] = {name: [] for name in names}
     same: dict[str, str] = {}
+    again = False
     for part in parts:
         for name, cells in zip(names, part, strict=True):
-            values = None if name in text else numbers(cells)
+            known = name in reading.text, name in reading.commas
+            values = reading.numbers(name, cells)
+            if values is None and name not in reading.verbatim:
+                reading.text.add(name)
             if values is None:
-                text.add(name)
-                values = _text(cells, same)
+                values = _text(cells, same, EMPTY if name in reading.verbatim else MISSING)
+            again |= bool(columns[name]) and known != (name in reading.text, name in reading.commas)
             columns[name].append(values)
-    return names, renamed, columns
+    return None if again else (names, renamed, columns)
 
 
-def _text(cells: Sequence[str], same: dict[str, str] | None = None) -> Array:
+def _text(
+    cells: Sequence[str],
+    same: dict[str, str] | None = None,
+    missing: Collection[str] = MISSING,
+) -> Array:
     """Cells (n,) without blanks around them, None where missing; equal ones share their memory."""
     values = np.empty(len(cells), object)
     same = {} if same is None or len(same) > CELLS else same
     for row, cell in enumerate(cells):
         text = cell.strip()
-        values[row] = None if text in MISSING else same.setdefault(text, text)
+        values[row] = None if text in missing else same.setdefault(text, text)
     return values
 
 
@@ -206,8 +292,11 @@ def _refuse_doubles(path: Path, names: Collection[str], renamed: Collection[str]
             raise BadInput(f"{path} has more than one column {quoted(name)}; rename all but one")
 
 
-def _read_parquet(path: Path, as_text: Collection[str]) -> tuple[Any, list[str]]:
-    """A Parquet file's columns, those of lists, bytes and the like left out with a note."""
+def _read_parquet(path: Path, as_text: Collection[str]) -> tuple[Any, list[str], list[str]]:
+    """A Parquet file's columns, names that are new, and notes.
+
+    Columns of lists, bytes and the like are left out with a note.
+    """
     try:
         import pyarrow
         from pyarrow import parquet
@@ -221,7 +310,6 @@ def _read_parquet(path: Path, as_text: Collection[str]) -> tuple[Any, list[str]]
     if not found.num_rows:
         raise BadInput(f"{path} has no rows")
     names, renamed = column_names(list(found.column_names))
-    _refuse_doubles(path, as_text, renamed)
     notes = (
         [f"names that were empty, or there before, are now {listed(renamed)}"] if renamed else []
     )
@@ -234,7 +322,10 @@ def _read_parquet(path: Path, as_text: Collection[str]) -> tuple[Any, list[str]]
             left_out.append(name)
         else:
             values = plain(column.to_pandas())
-            data[name] = values.map(label_text).astype(object) if values.dtype == object else values
+            if values.dtype == object:
+                text = cell_text if name in as_text else label_text
+                values = values.map(text).astype(object)
+            data[name] = values
     if left_out:
         notes.append(f"not used, neither numbers, text nor dates: {listed(left_out)}")
-    return pd.DataFrame(data), notes
+    return pd.DataFrame(data), renamed, notes

@@ -15,7 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hitrate_lab.data.cells import PARTS, date_parts, label_text
+from hitrate_lab.data.cells import label_text
+from hitrate_lab.data.dates import CLEAR, PARTS, date_parts
 
 Array = NDArray[Any]
 
@@ -127,21 +128,29 @@ class Categories:
 
 @dataclass(frozen=True)
 class Dates:
-    """Year, month, day, weekday, hour and days passed, those of them that vary, standardised."""
+    """Year, month, day, weekday, hour and days passed, those of them that vary, standardised.
+
+    Parameters
+    ----------
+    scale : Scale
+    order : str
+        What 01/02/2024 means, as for `date_parts`.
+    """
 
     scale: Scale
+    order: str = CLEAR
 
     @classmethod
-    def fit(cls, values: Any) -> Self:
+    def fit(cls, values: Any, order: str = CLEAR) -> Self:
         """Learn from a column."""
-        parts = cls.parts(values)
+        parts = cls.parts(values, order)
         found = Scale.fit(parts)
         # All parts are missing together, so one says it.
         gaps = (found.gaps[0],) + (False,) * (len(PARTS) - 1)
-        return cls(Scale(found.mean, found.scale, gaps))
+        return cls(Scale(found.mean, found.scale, gaps), order)
 
     @staticmethod
-    def parts(values: Any) -> Array:
+    def parts(values: Any, order: str) -> Array:
         """The numbers (n, 6) behind dates; NaN where there is none."""
         if values.dtype.kind == "M":
             when = values.dt
@@ -158,12 +167,15 @@ class Dates:
             return np.column_stack([np.asarray(each, np.float64) for each in columns])
         nothing = (math.nan,) * len(PARTS)
         return of_each_value(
-            values, lambda text: (text and date_parts(text)) or nothing, np.float64, len(PARTS)
+            values,
+            lambda text: (text and date_parts(text, order)) or nothing,
+            np.float64,
+            len(PARTS),
         )
 
     def transform(self, values: Any) -> Array:
         """Features (n, self.width)."""
-        return self.scale.transform(self.parts(values))
+        return self.scale.transform(self.parts(values, self.order))
 
     @property
     def width(self) -> int:

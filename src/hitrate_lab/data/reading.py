@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Generator
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,14 @@ def read_table(
     return make_table(frame, target, name, notes=notes, fewest=fewest)
 
 
-def read_rows(source: str | Path, rows: int, *, data_dir: Path | None = None) -> Iterator[Any]:
+def read_rows(
+    source: str | Path,
+    rows: int,
+    *,
+    data_dir: Path | None = None,
+    as_text: Collection[str] = (),
+    as_numbers: Collection[str] = (),
+) -> Generator[Any]:
     """The rows of any source as frames of so many, cells of text files as text.
 
     The index counts rows from 0.
@@ -81,10 +88,12 @@ def read_rows(source: str | Path, rows: int, *, data_dir: Path | None = None) ->
         As for `read_table`.
     rows : int
     data_dir : Path, optional
+    as_text, as_numbers : collections of str
+        As for `text_chunks`.
     """
     file = source_file(source, data_dir)
     if file is not None:
-        yield from text_chunks(file, rows)
+        yield from text_chunks(file, rows, as_text=as_text, as_numbers=as_numbers)
         return
     frame, _ = _from_scikit_learn(str(source))
     for start in range(0, len(frame), rows):

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from hitrate_lab.data import BadInput, Columns
 from hitrate_lab.models.saved import About, SavedModel
-from hitrate_lab.models.states import State, estimator_from, state_of
+from hitrate_lab.models.states import TREES, State, estimator_from, state_of
 
 Array = NDArray[Any]
 
@@ -35,8 +35,9 @@ MANIFEST, ABOUT, COLUMNS, ARRAYS = (
     "columns.json",
     "arrays.safetensors",
 )
+FILES = frozenset({ABOUT, COLUMNS, ARRAYS, *TREES})
 # No file of a model is larger; nobody should have to read more to find out that it is none.
-LARGEST = 2**31
+LARGEST, LARGEST_MANIFEST = 2**31, 2**16
 
 
 def save_model(folder: str | Path, model: SavedModel, *, overwrite: bool = False) -> None:
@@ -74,12 +75,13 @@ def save_model(folder: str | Path, model: SavedModel, *, overwrite: bool = False
         new.rename(folder)
         _sync(folder.parent)
     except OSError as error:
-        if old.exists() and not folder.exists():
-            old.rename(folder)
         raise BadInput(f"{folder}: cannot be written ({error.strerror or error})") from None
     finally:
+        # Whatever came in between, Ctrl-C too: one of the two models is there.
+        if old.exists() and not folder.exists():
+            old.rename(folder)
         shutil.rmtree(new, ignore_errors=True)
-    shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def load_model(folder: str | Path) -> SavedModel:
@@ -179,28 +181,32 @@ def _checked_files(folder: Path) -> dict[str, bytes]:
     listing = manifest.get("files")
     if not isinstance(listing, dict) or not {ABOUT, COLUMNS} <= set(listing):
         raise BadInput(f"{folder}: {MANIFEST} does not list the files of a model")
+    for name in sorted(set(listing) - FILES):
+        raise BadInput(f"{folder}: {MANIFEST} lists {name!r:.60}, which no model has")
     for name in sorted(set(listing) - set(found)):
         raise BadInput(f"{folder}: the file {name!r:.60} is missing")
     for name in sorted(set(found) - set(listing) - {MANIFEST}):
         raise BadInput(f"{folder}: the file {name!r:.60} does not belong to the model")
     files = {}
     for name, said in listing.items():
-        data = _read(folder / name)
-        is_said = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} == said
-        if not is_said:
+        size = said.get("bytes", -1) if isinstance(said, dict) else -1
+        data = _read(folder / name, size)
+        if {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} != said:
             raise BadInput(f"{folder}: the file {name!r:.60} was changed after it was written")
         files[name] = data
     return files
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, said: Any = None) -> bytes:
+    """A file's bytes; none if it has another size than said, which is seen before they are read."""
     # A link that takes the place of a file now is not followed either.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     try:
         with open(os.open(path, flags), "rb") as file:
-            if os.fstat(file.fileno()).st_size > LARGEST:
+            size = os.fstat(file.fileno()).st_size
+            if size > (LARGEST_MANIFEST if said is None else LARGEST):
                 raise BadInput(f"{path} is too large for a model's file")
-            return file.read()
+            return file.read() if said in (None, size) else b""
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
 
@@ -238,10 +244,16 @@ def _about(given: Any) -> tuple[About, str, dict[str, Any], list[str]]:
             and isinstance(settings, dict)
             and isinstance(about.parameters, dict)
             and type(about.rows) is int
+            and 0 <= about.rows < 2**63
             and type(about.seed) is int
-            and (about.accuracy is None or isinstance(about.accuracy, (int, float)))
+            and about.seed >= 0
+            and (about.accuracy is None or type(about.accuracy) in (int, float))
+            and 0 <= (about.accuracy or 0) <= 1
+            and (type(classes[0]) is not int or all(abs(each) < 2**63 for each in classes))
         )
-    except (AttributeError, KeyError, TypeError):
+        # Half a character cannot be written into any file.
+        "".join([*words, *(each for each in classes if isinstance(each, str))]).encode()
+    except (AttributeError, KeyError, TypeError, UnicodeEncodeError):
         good = False
     if not good:
         raise BadInput(f"{ABOUT} does not describe a model")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hitrate_lab.data import Columns
 from hitrate_lab.data.bad_input import listed, quoted
+from hitrate_lab.data.labels import class_numbers
 
 Array = NDArray[Any]
 
@@ -93,6 +94,10 @@ class SavedModel:
         """Labels of classes' numbers (N,)."""
         text = isinstance(self.classes[0], str)
         return np.asarray(np.array(self.classes, object if text else None)[numbers])
+
+    def class_numbers(self, labels: Any) -> Array:
+        """Numbers (N,) of the classes that labels name, as `hitrate_lab.data.labels` finds them."""
+        return class_numbers(list(labels), self.classes)
 
     def numbers_and_probabilities(self, frame: Any) -> tuple[Array, Array]:
         """Numbers of the predicted classes (N,), and probabilities (N, C)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -13,6 +14,11 @@ from numpy.typing import NDArray
 from hitrate_lab.data import BadInput
 
 Array = NDArray[Any]
+
+# Files of boosted trees.
+TREES = ("trees.json", "trees.txt")
+# How JSON of an object begins, and nothing else does.
+OBJECT = re.compile(rb'\s*\{\s*"')
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ def estimator_from(state: State, features: int, classes: int) -> Any:
             raise BadInput(f"the model's array {name!r:.40} holds what is no finite number")
     try:
         estimator = RESTORE[state.kind](state, features, classes)
-    except (KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, BadInput):
             raise
         raise BadInput(f"the model's state is not one of hitrate's ({error!r})") from None
@@ -113,7 +119,8 @@ def _calibration(state: State) -> Any:
 
 
 def _number(name: str, value: Any, above: float, below: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not above < value < below:
+    # As a float: that of a whole number with hundreds of digits is none.
+    if type(value) not in (int, float) or not above < float(value) < below:
         raise ValueError(f"{name}={value!r:.40}")
 
 
@@ -172,6 +179,9 @@ def _xgboost(state: State, features: int, classes: int) -> Any:
     from hitrate_lab.models.boosted import BoostedTrees
 
     text = _trees(state, "trees.json")
+    # XGBoost would read its binary formats, too.
+    if not OBJECT.match(text):
+        raise BadInput("the model's trees.json is not JSON: it must begin with {")
     model = XGBClassifier(n_jobs=1)
     try:
         model.load_model(bytearray(text))

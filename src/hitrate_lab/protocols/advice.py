@@ -4,8 +4,9 @@ In order, the first rule that holds:
 
 1. Nothing has finished, or only one method, or the baseline has not: say so.
 2. Fewer than `FEWEST_FOLDS` folds have both methods of a pair: differences cannot be told.
-3. A method wins if it is more accurate than the baseline with an adjusted p below `ALPHA`. Without
-   a winner the baseline stays; with fewer than `FEW_ROWS` rows the table is said to be too small.
+3. A method wins if it is more accurate than the baseline with an adjusted p below `ALPHA`, on
+   `FEWEST_FOLDS` folds or more. Without a winner the baseline stays; with fewer than `FEW_ROWS`
+   rows the table is said to be too small.
 4. Of the winners, the most accurate and all that a paired test cannot tell from it are equally
    good; of these a linear one is named rather than another, and else the fastest.
 
@@ -54,7 +55,13 @@ def paired(first: dict[str, Any], second: dict[str, Any], folds: int) -> Estimat
 
 
 def advise(
-    methods: Sequence[dict[str, Any]], baseline: str, *, rows: int, folds: int, repeats: int
+    methods: Sequence[dict[str, Any]],
+    baseline: str,
+    *,
+    rows: int,
+    folds: int,
+    repeats: int,
+    ended: bool = False,
 ) -> Advice:
     """What to do, from the methods of a comparison document.
 
@@ -68,6 +75,8 @@ def advise(
         Of the table.
     folds, repeats : int
         As planned.
+    ended : bool
+        Whether there is nothing left to run, though something may have failed.
     """
     ran = [method for method in methods if method["folds"]]
     if not ran:
@@ -85,7 +94,7 @@ def advise(
     pairs = {method["name"]: paired(base, method, folds) for method in others}
     most = max((pair.n for pair in pairs.values() if pair is not None), default=0)
     sentence, chosen = _chosen(base, others, pairs, most, rows, folds)
-    if most < folds * repeats:
+    if most < folds * repeats and not ended:
         counted = "1 fold" if most == 1 else f"{most} folds"
         sentence = f"So far, on {counted} of {folds * repeats}: {sentence[0].lower()}{sentence[1:]}"
     return Advice(sentence, chosen["name"] if chosen else None)
@@ -102,7 +111,7 @@ def _chosen(
     """Rules 2 to 4."""
     if most < FEWEST_FOLDS:
         return f"Differences cannot be told on fewer than {FEWEST_FOLDS} folds; run more.", None
-    winners = [method for method in others if _wins(method)]
+    winners = [method for method in others if _wins(method, pairs[method["name"]])]
     if not winners:
         if rows < FEW_ROWS:
             return f"With {rows} rows differences cannot be told; keep {base['label']}.", base
@@ -111,10 +120,13 @@ def _chosen(
     equal = [best, *(method for method in winners[1:] if not _tells(method, best, folds))]
     chosen = min(equal, key=_effort)
     gain = pairs[chosen["name"]]
-    assert gain is not None and gain.low is not None and gain.high is not None
+    assert gain is not None
+    within = f"the same in all {gain.n} folds"
+    if gain.low is not None and gain.high is not None:
+        within = f"95 % interval {100 * gain.low:.1f} to {100 * gain.high:.1f}"
     sentence = (
         f"Use {chosen['label']}: {100 * gain.mean:.1f} points more accurate than {base['label']} "
-        f"(95 % interval {100 * gain.low:.1f} to {100 * gain.high:.1f})"
+        f"({within})"
     )
     beside = [method for method in equal if method is not chosen]
     if beside:
@@ -128,9 +140,11 @@ def _chosen(
     return f"{sentence}.", chosen
 
 
-def _wins(method: dict[str, Any]) -> bool:
+def _wins(method: dict[str, Any], pair: Estimate | None) -> bool:
     difference = method["difference"]
     if difference is None or difference["p_holm"] is None:
+        return False
+    if pair is None or pair.n < FEWEST_FOLDS:
         return False
     return bool(difference["mean"] > 0 and difference["p_holm"] < ALPHA)
 

@@ -90,12 +90,17 @@ def document(
         for method in every
     ]
     _add_differences(entries, baseline, settings.folds)
-    # Ties keep the order they were asked for in; what never finished is last.
-    entries.sort(key=lambda entry: (not entry["folds"], -(entry["accuracy"]["mean"] or 0.0)))
-    advice = advise(
-        entries, baseline, rows=len(target), folds=settings.folds, repeats=settings.repeats
-    )
+    _rank(entries, baseline)
     planned = len(every) * settings.folds * settings.repeats
+    failed = sum(len(entry["failures"]) for entry in entries)
+    advice = advise(
+        entries,
+        baseline,
+        rows=len(target),
+        folds=settings.folds,
+        repeats=settings.repeats,
+        ended=len(runs) + failed >= planned,
+    )
     widths = [run.result["features"] for run in runs]
     return {
         "format": FORMAT,
@@ -108,7 +113,7 @@ def document(
             "target": table.target_name,
             "classes": classes,
             "class_counts": np.bincount(target, minlength=len(classes)).tolist(),
-            "notes": [*table.notes, *settings.notes],
+            "notes": [*table.notes, *settings.notes, *_mixed(runs)],
             "fingerprint": table.fingerprint,
         },
         "settings": {
@@ -123,6 +128,7 @@ def document(
         },
         "complete": len(runs) == planned,
         "done": len(runs),
+        "failed": failed,
         "planned": planned,
         "baseline": baseline,
         "best": entries[0]["name"] if entries[0]["folds"] else None,
@@ -132,6 +138,33 @@ def document(
         "changed": _changed(table, target, runs, entries, baseline, advice.method),
         "environment": environment or {},
     }
+
+
+def _rank(entries: list[dict[str, Any]], baseline: str) -> None:
+    """Put the most accurate first, by the folds that it shares with the baseline if it has some.
+
+    Methods some of whose folds failed would else be judged by other folds than the rest. Ties keep
+    the order they were asked for in; what never finished is last.
+    """
+    base = next(entry for entry in entries if entry["name"] == baseline)["accuracy"]["mean"]
+
+    def height(entry: dict[str, Any]) -> float:
+        difference = entry["difference"]
+        if base is None or difference is None:
+            return entry["accuracy"]["mean"] or 0.0
+        return float(base + difference["mean"])
+
+    entries.sort(key=lambda entry: (not entry["folds"], -height(entry)))
+
+
+def _mixed(runs: Sequence[Run]) -> list[str]:
+    """A note if runs were made with different versions of something."""
+    seen: dict[str, set[str]] = {}
+    for run in runs:
+        for name, version in run.versions.items():
+            seen.setdefault(name, set()).add(version)
+    mixed = [f"{name} {' and '.join(sorted(each))}" for name, each in seen.items() if len(each) > 1]
+    return [f"runs of different versions are mixed: {', '.join(mixed)}"] if mixed else []
 
 
 def _entry(
@@ -280,7 +313,7 @@ def _changed(
         "both_wrong": int((~was & ~now).sum()),
         "rows": [
             {
-                "row": int(rows[k]),
+                "row": int(table.row_numbers[rows[k]]),
                 "truth": classes[target[rows[k]]],
                 "from": classes[before[k]],
                 "to": classes[after[k]],

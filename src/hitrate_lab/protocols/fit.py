@@ -7,7 +7,7 @@ import os
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hitrate_lab.data import BadInput, Columns, Table
-from hitrate_lab.data.cells import label_text
+from hitrate_lab.data.labels import UNKNOWN
 from hitrate_lab.data.reading import read_rows, source_file
 from hitrate_lab.models.folder import load_model
 from hitrate_lab.models.saved import About, SavedModel
@@ -39,12 +39,16 @@ class Predicted:
     counts : dict
         How often each class was predicted.
     accuracy : float or None
-        Where the file has the target: the share of rows, of those with a label, that are right.
+        Where the file has the target: the share of rows that are right, of those whose label is
+        one of the model's classes; None if there are none.
+    unknown : int
+        Rows whose label is none of these.
     """
 
     rows: int
     counts: dict[Any, int]
     accuracy: float | None
+    unknown: int = 0
 
 
 def fit_table(
@@ -87,25 +91,29 @@ def fit_table(
     """
     import hitrate
     from hitrate_lab.models.methods import methods
-    from hitrate_lab.protocols.one_run import best_candidate
+    from hitrate_lab.protocols.folds import codes, seed_of
+    from hitrate_lab.protocols.one_run import best_candidate, fitted
 
     say = progress or (lambda _: None)
+    if seed < 0:
+        raise BadInput(f"seed={seed}: needs 0 or more")
+    # Estimators take no larger one.
+    own = seed if seed < 2**31 else seed_of(seed)
     model, slash, loss = method_name.partition("/")
     if not slash:
         raise BadInput(f"method {method_name!r}: is not <model>/<loss>, such as linear/exact")
     (method,) = methods([model], [loss])
-    classes = table.classes
-    numbers = {label: number for number, label in enumerate(classes)}
-    y = np.array([numbers[label] for label in table.target.tolist()])
+    y = codes(table)
     columns = Columns().fit(table.features)
     x = columns.transform(table.features)
     candidates = method.candidates(trials, len(y))
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        say(f"{method.label}: choosing between {len(candidates)} candidates")
-        parameters, _ = best_candidate(x, y, method, candidates, seed)
+        if len(candidates) > 1:
+            say(f"{method.label}: choosing between {len(candidates)} candidates")
+        parameters, _ = best_candidate(x, y, method, candidates, own)
         say(f"{method.label}: fitting {len(y)} rows, {x.shape[1]} features")
-        estimator = method.build(parameters, seed).fit(x, y)
+        estimator = fitted(method, parameters, own, x, y)
     for each in sorted({f"{each.category.__name__}: {each.message}" for each in said}):
         say(each)
     about = About(
@@ -114,7 +122,7 @@ def fit_table(
         seed=seed,
         table=table.name,
         target=table.target_name,
-        classes=tuple(classes),
+        classes=tuple(table.classes),
         rows=len(y),
         accuracy=accuracy,
         hitrate=hitrate.__version__,
@@ -158,24 +166,29 @@ def predict_file(
     names = ["prediction", *(f"p({label})" for label in model.classes)]
     rows = min(MOST_ROWS, max(1, MOST_FEATURES // model.columns.width))
     counts = np.zeros(len(model.classes), np.int64)
-    right = judged = 0
-    with _complete(out, names) as write:
-        for frame in read_rows(source, rows, data_dir=data_dir):
+    right = judged = unknown = 0
+    target = model.about.target
+    frames = read_rows(
+        source, rows, data_dir=data_dir, as_text=[target], as_numbers=model.columns.numbers
+    )
+    with _complete(out, names) as write, closing(frames):
+        for frame in frames:
             try:
                 number, p = model.numbers_and_probabilities(frame)
             except BadInput as error:
                 raise BadInput(f"{file or source}: {error}") from None
             write(model.labels(number), p)
             counts += np.bincount(number, minlength=len(counts))
-            if model.about.target in frame.columns:
-                truth = [label_text(value) for value in frame[model.about.target].tolist()]
-                texts = [label_text(label) for label in model.classes]
-                judged += sum(text is not None for text in truth)
-                right += sum(text == texts[k] for text, k in zip(truth, number, strict=True))
+            if target in frame.columns:
+                truth = model.class_numbers(frame[target])
+                judged += int((truth >= 0).sum())
+                right += int((truth == number).sum())
+                unknown += int((truth == UNKNOWN).sum())
     return Predicted(
         rows=int(counts.sum()),
         counts=dict(zip(model.classes, counts.tolist(), strict=True)),
         accuracy=right / judged if judged else None,
+        unknown=unknown,
     )
 
 

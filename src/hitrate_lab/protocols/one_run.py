@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hitrate_lab.models.methods import Method
 from hitrate_lab.protocols.folds import inner_split
+from hitrate_lab.protocols.interrupts import no_early_stop
 
 Array = NDArray[Any]
 
@@ -62,8 +63,8 @@ def one_run(
         begun = time.perf_counter()
         chosen, trials = best_candidate(x, y, method, candidates, seed)
         tuned = time.perf_counter()
-        model = method.build(chosen, seed).fit(x, y)
-        fitted = time.perf_counter()
+        model = fitted(method, chosen, seed, x, y)
+        ended = time.perf_counter()
         unseen = columns.transform(features.iloc[rows])
         predicted = np.asarray(model.predict(unseen), np.int64)
         p = _probabilities(model, unseen, classes)
@@ -73,7 +74,7 @@ def one_run(
     return {
         "accuracy": float(np.mean(predicted == truth)),
         "log_loss": float(-np.log(own).mean()),
-        "fit_seconds": round(fitted - tuned, 4),
+        "fit_seconds": round(ended - tuned, 4),
         "tune_seconds": round(tuned - begun, 4),
         "parameters": chosen,
         "trials": trials,
@@ -84,6 +85,12 @@ def one_run(
         "curve": _curve(model),
         "warnings": sorted({f"{each.category.__name__}: {each.message}" for each in said}),
     }
+
+
+def fitted(method: Method, parameters: dict[str, Any], seed: int, x: Any, y: Array) -> Any:
+    """A method's estimator, trained to its end or not at all."""
+    with no_early_stop():
+        return method.build(parameters, seed).fit(x, y)
 
 
 def best_candidate(
@@ -97,7 +104,7 @@ def best_candidate(
     best, highest, failed = candidates[0], -1.0, None
     for parameters in candidates:
         try:
-            model = method.build(parameters, seed).fit(x[inside], y[inside])
+            model = fitted(method, parameters, seed, x[inside], y[inside])
             accuracy = float(np.mean(model.predict(x[judged]) == y[judged]))
         except Exception as error:
             trials.append({"parameters": parameters, "error": f"{type(error).__name__}: {error}"})

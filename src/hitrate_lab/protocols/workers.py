@@ -67,7 +67,7 @@ def outcomes(
     if jobs == 1:
         with _one_thread():
             for task in tasks.values():
-                yield _in_this_process(content, task)
+                yield _outcome(content, task)
         return
     with tempfile.TemporaryDirectory(prefix="hitrate-") as folder:
         # Written once and read once by each process; a task itself is small.
@@ -126,26 +126,6 @@ def _end_with(parent: int, folder: Path) -> None:
 
     if os.name == "posix":
         threading.Thread(target=watch, daemon=True).start()
-
-
-def _in_this_process(content: Content, task: Task) -> Outcome:
-    """A task here; a network that was stopped early by Ctrl-C is no result."""
-    pressed = []
-
-    def note(number: int, frame: Any) -> None:
-        pressed.append(number)
-        raise KeyboardInterrupt
-
-    here = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGINT, note) if here else None
-    try:
-        outcome = _outcome(content, task)
-    finally:
-        if here:
-            signal.signal(signal.SIGINT, before)
-    if pressed:
-        raise KeyboardInterrupt
-    return outcome
 
 
 @contextlib.contextmanager

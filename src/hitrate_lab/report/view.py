@@ -165,7 +165,11 @@ def _incomplete(document: Document, environment: dict[str, Any]) -> View | None:
         return None
     done, planned = number(document.get("done")), number(document.get("planned"))
     known = done is not None and planned is not None and planned > 0
+    failed = number(document.get("failed")) or 0.0
+    ended = known and (done or 0.0) + failed >= (planned or 0.0)
     return {
+        # With nothing left to run, what is missing has failed.
+        "failed": count(failed) if ended else None,
         "done": count(done),
         "planned": count(planned),
         "share": int(100 * (done or 0.0) / (planned or 1.0)) if known else None,

@@ -52,7 +52,8 @@ def corrected_estimate(values: ArrayLike, test_to_train: float, *, level: float 
     Returns
     -------
     Estimate
-        Values that are all the same have an interval of no width, and p is 1 if they are 0, else 0.
+        Values that are all 0 have p = 1 and an interval of no width. Values that are all the same
+        otherwise have no interval, and the p of the sign test.
 
     Examples
     --------
@@ -83,7 +84,10 @@ def corrected_estimate(values: ArrayLike, test_to_train: float, *, level: float 
         return Estimate(mean, None, None, None, None, 1)
     if (x == x[0]).all():
         mean = float(x[0])
-        return Estimate(mean, 0.0, mean, mean, 1.0 if mean == 0 else 0.0, n)
+        # Folds that agree by chance have no spread to judge by: their signs are all there is.
+        if mean == 0:
+            return Estimate(mean, 0.0, mean, mean, 1.0, n)
+        return Estimate(mean, 0.0, None, None, 2.0 ** (1 - n), n)
     std = float(x.std(ddof=1))
     error = std * math.sqrt(1 / n + test_to_train)
     reach = float(stdtrit(n - 1, 0.5 + 0.5 * level)) * error
