@@ -58,14 +58,6 @@ def server():
         thread.join()
 
 
-@pytest.fixture(scope="session")
-def published(data_folder) -> Path:
-    for folder in (data_folder, data_folder / "tabular"):
-        if (folder / "exact").is_dir() and (folder / "uci121").is_dir():
-            return folder
-    pytest.skip(f"no published data sets in {data_folder} (set HITRATE_DATA)")
-
-
 def files(folder: Path) -> list[str]:
     return sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file())
 

@@ -20,15 +20,6 @@ from hitrate_lab.data.published.files import content_digest, known_sets, read_ve
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "data.md"
 
 
-@pytest.fixture(scope="session")
-def published(data_folder) -> Path:
-    """The folder with both collections."""
-    for folder in (data_folder, data_folder / "tabular"):
-        if (folder / "exact").is_dir() and (folder / "uci121").is_dir():
-            return folder
-    pytest.skip(f"no published data sets in {data_folder} (set HITRATE_DATA)")
-
-
 # Rows of the training part and the test part, columns that are used, and rows of each class, as
 # the UCI pages and PROVENANCE.md of the data folder have them.
 TEN = {

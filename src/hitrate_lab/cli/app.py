@@ -9,6 +9,7 @@ import typer
 from hitrate_lab.cli.compare import compare
 from hitrate_lab.cli.fit import fit
 from hitrate_lab.cli.predict import predict
+from hitrate_lab.cli.study import study_app
 
 app = typer.Typer(
     name="hitrate",
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 for command in (compare, fit, predict):
     app.command()(command)
+app.add_typer(study_app)
 
 
 def _version(wanted: bool) -> None:

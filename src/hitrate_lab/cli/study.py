@@ -1,0 +1,245 @@
+"""`hitrate study list | run | status | report`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hitrate_lab.cli.ending import FAILED, STOPPED, complain, ends_well
+from hitrate_lab.cli.options import DataDir, Json
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from rich.console import Console
+
+    from hitrate_lab.study import Event, Status
+
+study_app = typer.Typer(
+    name="study",
+    help="Run the papers' studies, and put the results beside the papers' numbers.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Name = Annotated[str, typer.Argument(help="A study's name, or the path of its .toml file.")]
+StoreFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--store", help="File of runs; build/studies/NAME.sqlite by default.", show_default=False
+    ),
+]
+
+
+@study_app.command("list")
+@ends_well
+def list_studies(as_json: Json = False) -> None:
+    """List the studies that have a name, and how far each is."""
+    from hitrate_lab.study import found_studies, read_study, status_of
+
+    rows = []
+    for path in found_studies():
+        study = read_study(path)
+        status = status_of(study, _store(study.name, None))
+        rows.append(
+            {
+                "name": study.name,
+                "title": study.title,
+                "reproduces": study.reproduces,
+                "file": str(path),
+                "planned": status.planned,
+                "done": status.done,
+            }
+        )
+    if as_json:
+        print(json.dumps(rows))
+        return
+    if not rows:
+        print("There is no folder studies here. Give the path of a study's .toml file instead.")
+    for row in rows:
+        print(f"{row['name']}: {row['title']}, {row['done']} of {row['planned']} runs done")
+
+
+@study_app.command("run")
+@ends_well
+def run(
+    name: Name,
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes; one per core by default.", show_default=False)
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Run on the workers of this Dask cluster, such as tcp://10.0.0.1:8786.",
+            show_default=False,
+        ),
+    ] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Run again what has failed.")] = False,
+    store: StoreFile = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Run what is missing of a study.
+
+    Each result is kept as soon as it is there: the same command goes on where it stopped.
+    """
+    from rich.console import Console
+
+    from hitrate_lab.study import find_study, run_study, status_of
+
+    study = find_study(name)
+    path = _store(study.name, store)
+    try:
+        with Progress(study.name, Console(stderr=True, highlight=False)) as progress:
+            status = run_study(
+                study,
+                store=path,
+                jobs=jobs,
+                cluster=cluster,
+                data_dir=data_dir,
+                retry=retry,
+                observer=progress,
+            )
+    except KeyboardInterrupt:
+        _show(status_of(study, path), as_json)
+        complain("stopped; what is done is kept, the same command goes on from here")
+        raise typer.Exit(STOPPED) from None
+    _show(status, as_json)
+    if status.failed:
+        complain(f"{status.failed} runs have failed; --retry runs them again")
+        raise typer.Exit(FAILED)
+    if not as_json:
+        print(f"Next: hitrate study report {name}" + (f" --store {store}" if store else ""))
+
+
+@study_app.command("status")
+@ends_well
+def status(name: Name, store: StoreFile = None, as_json: Json = False) -> None:
+    """Count the runs of a study that are done, have failed, and are missing."""
+    from hitrate_lab.study import find_study, status_of
+
+    study = find_study(name)
+    _show(status_of(study, _store(study.name, store)), as_json, by_set=True)
+
+
+@study_app.command("report")
+@ends_well
+def report(
+    name: Name,
+    store: StoreFile = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A .md file for the report; else it is printed.", show_default=False),
+    ] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option(help="A .csv or .parquet file for all runs.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Put a study's results beside the paper's numbers, as tables in Markdown."""
+    from hitrate_lab.study import document, find_study, markdown
+    from hitrate_lab.study.report import export, write
+
+    study = find_study(name)
+    path = _store(study.name, store)
+    found = document(study, path)
+    if not found["done"]:
+        complain(f"note: no run of {study.name} is in {path} yet")
+    if runs is not None:
+        count = export(study, path, runs)
+        complain(f"note: {count:,} runs written to {runs}")
+    if out is not None:
+        write(out, markdown(found).encode())
+    if as_json:
+        print(json.dumps(found))
+    else:
+        print(markdown(found) if out is None else f"Report: {out}")
+
+
+def _store(name: str, given: Path | None) -> Path:
+    return given or Path("build") / "studies" / f"{name}.sqlite"
+
+
+def _show(status: Status, as_json: bool, by_set: bool = False) -> None:
+    if as_json:
+        print(json.dumps(status.to_json()))
+        return
+    print(
+        f"{status.name}: {status.done} of {status.planned} runs done, {status.failed} failed, "
+        f"{status.missing} missing; {status.seconds:,.0f} s of work in {status.store}"
+    )
+    if by_set:
+        for name, counts in status.data_sets.items():
+            failed = f", {counts['failed']} failed" if counts["failed"] else ""
+            print(f"  {name}: {counts['done']} of {counts['planned']}{failed}")
+    for failure in status.failures[:5]:
+        print(f"  failed: {failure['run']}: {failure['error']}")
+    if len(status.failures) > 5:
+        print(f"  and {len(status.failures) - 5} more; --json shows all, with tracebacks")
+
+
+class Progress:
+    """An observer of `run_study`: a line that moves on a terminal, now and then one elsewhere."""
+
+    # Seconds between lines where there is no terminal.
+    EVERY = 30.0
+
+    def __init__(self, title: str, console: Console) -> None:
+        self._title, self._console = title, console
+        self._status = console.status(f"{title}: planning")
+        self._told = 0.0
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._status.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Take notice of what has happened."""
+        import time
+
+        from rich.text import Text
+
+        from hitrate_lab.study.engine import run_name
+
+        if event.kind == "failed" and event.specification is not None:
+            complain(f"failed: {run_name(event.specification)}: {event.error}")
+        line = f"{self._title}: {event.done} of {event.planned} runs"
+        if event.failed:
+            line += f", {event.failed} failed"
+        if event.left is not None:
+            line += f", {duration(event.left)} left"
+        if event.kind == "finished" and event.specification is not None:
+            line += f" (last: {run_name(event.specification)}, {event.seconds or 0:.1f} s)"
+        if self._console.is_terminal:
+            self._status.update(Text(line))
+        elif event.kind == "planned" or time.monotonic() - self._told >= self.EVERY:
+            self._told = time.monotonic()
+            self._console.print(Text(line), soft_wrap=True)
+
+
+def duration(seconds: float) -> str:
+    """A time in the units that matter.
+
+    Examples
+    --------
+    >>> duration(5), duration(320), duration(8000)
+    ('5 s', '5 min', '2 h 13 min')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

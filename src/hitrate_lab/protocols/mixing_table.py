@@ -1,0 +1,276 @@
+"""Table 4 of "Mixing between the Cross Entropy and the Expectation Loss Terms": 121 UCI tables.
+
+One run is a data set, an architecture and a split: all losses, learning rates and seeds of it are
+trained together, which takes little longer than one of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hitrate_lab.data.bad_input import BadInput
+from hitrate_lab.data.published import read_uci
+from hitrate_lab.protocols.compare import processor
+
+if TYPE_CHECKING:
+    from hitrate_lab.store import Run
+    from hitrate_lab.study.file import Study, StudyMethod
+    from hitrate_lab.training import History
+
+# Changes when the same specification would give another result.
+PROTOCOL = 1
+COLLECTION = "uci121/"
+# A measure of the report for each architecture.
+MEASURES = {"linear": "linear_accuracy", "one hidden layer": "hidden_accuracy"}
+# Columns of Table 4.
+STATISTICS = ("wins", "gain", "rank")
+
+
+def check(study: Study) -> None:
+    """Complain of a field that this protocol cannot use."""
+    _settings(study)
+    fields = study.fields()
+    for name in study.data_sets:
+        if not name.startswith(COLLECTION):
+            fields.wrong("data_sets", f"{name!r} is none of {COLLECTION}NAME")
+    for measure in study.measures:
+        if measure not in MEASURES.values():
+            fields.wrong("measures", f"{measure!r} is none of {', '.join(MEASURES.values())}")
+    if len({method.seeds for method in study.methods}) > 1:
+        fields.wrong("methods", "all need the same seeds, of which they are trained together")
+    for method in study.methods:
+        _variant(study, method)
+        printed(study, method)
+    baseline = study.settings["baseline"]
+    if not any(method.name == baseline and printed(study, method) for method in study.methods):
+        fields.wrong("baseline", f"{baseline!r} is no method with numbers of the paper's, table_4")
+
+
+def plan(study: Study) -> list[dict[str, Any]]:
+    """Specifications, one architecture after the other.
+
+    Parameters
+    ----------
+    study : Study
+    """
+    from hitrate_lab.training import Variant
+
+    settings = _settings(study)
+    splits, models = settings.pop("splits"), settings.pop("models")
+    methods = [_variant(study, method) for method in study.methods]
+    for method in methods:
+        # Here and not in `check`: that would load torch to list the studies.
+        try:
+            Variant(**method).plan(epochs=1)
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"{study.path}: methods[{method['name']}]: {error}") from error
+    return [
+        {
+            "study": study.name,
+            "protocol": f"mixing table {PROTOCOL}",
+            "data_set": data_set,
+            "model": model,
+            "split": split,
+            "seeds": list(study.methods[0].seeds),
+            "methods": methods,
+            **settings,
+        }
+        for split in splits
+        for model in models
+        for data_set in study.data_sets
+    ]
+
+
+def run(specification: dict[str, Any], data_dir: Path | None) -> dict[str, Any]:
+    """Train all models of a data set: for each method and seed what validation rows choose.
+
+    Parameters
+    ----------
+    specification : dict
+        One of `plan`.
+    data_dir : Path, optional
+    """
+    from hitrate_lab.training import Optimizer, Setting, Split, Variant, train_many
+
+    spec = specification
+    data = read_uci(
+        spec["data_set"].removeprefix(COLLECTION),
+        split=spec["split"],
+        standardise=spec["standardise"],
+        data_dir=data_dir,
+    )
+    rows = Split.of(data)
+    setting = Setting(
+        spec["model"], spec["epochs"], spec["batch_size"], Optimizer(**spec["optimizer"])
+    )
+    variants = [Variant(**each) for each in spec["methods"]]
+    begun = time.perf_counter()
+    trained = train_many(
+        rows, setting, variants, spec["learning_rates"], spec["seeds"], device=spec["device"]
+    )
+    seconds = time.perf_counter() - begun
+    held = len(rows.validation[1]), len(rows.test[1])
+    copies = len(variants) * len(spec["learning_rates"]) * len(spec["seeds"])
+    steps = spec["epochs"] * -(-len(rows.train[1]) // spec["batch_size"])
+    return {
+        "chosen": {name: chosen(history, spec, held) for name, history in trained.items()},
+        "best": {name: best_of(history) for name, history in trained.items()},
+        "not_finite": sum(_not_finite(history) for history in trained.values()),
+        "train_rows": len(rows.train[1]),
+        "validation_rows": held[0],
+        "test_rows": held[1],
+        "features": rows.inputs,
+        "classes": rows.classes,
+        "notes": list(data.notes),
+        "copies": copies,
+        "steps": steps,
+        "seconds": round(seconds, 3),
+        "processor": processor(),
+    }
+
+
+def cells(
+    specification: dict[str, Any], result: dict[str, Any]
+) -> list[tuple[str, str, str, float]]:
+    """Test accuracy in percent, for the report: one number for each method and seed."""
+    measure = MEASURES[specification["model"]]
+    return [
+        (measure, specification["data_set"], name, 100 * each["test_accuracy"])
+        for name, seeds in result["chosen"].items()
+        for each in seeds
+    ]
+
+
+def extra_tables(study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Table 4 itself, for the report."""
+    from hitrate_lab.protocols.mixing_summary import tables
+
+    return tables(study, [(run.specification, run.result) for run in runs])
+
+
+def best_of(history: History) -> list[list[dict[str, int]]]:
+    """For each seed and learning rate the best epoch on validation rows.
+
+    Epochs that tie are common where these rows are few. `epoch` and `test` are of the first, as in
+    `chosen`; `last_epoch` and `last_test` show what the last would have given. Epochs count from 1.
+    """
+    found = []
+    for seed in range(history.validation.shape[1]):
+        of_seed = []
+        for rate in range(history.validation.shape[2]):
+            validation, test = history.validation[:, seed, rate], history.test[:, seed, rate]
+            best = (validation == validation.max()).nonzero()[0]
+            of_seed.append(
+                {
+                    "validation": int(validation.max()),
+                    "epoch": int(best[0]) + 1,
+                    "test": int(test[best[0]]),
+                    "last_epoch": int(best[-1]) + 1,
+                    "last_test": int(test[best[-1]]),
+                }
+            )
+        found.append(of_seed)
+    return found
+
+
+def chosen(
+    history: History, specification: Mapping[str, Any], held: tuple[int, int]
+) -> list[dict[str, Any]]:
+    """For each seed the learning rate and epoch that validation rows choose, and their accuracy.
+
+    Of rates that tie, the one that the study names first.
+    """
+    found = []
+    for seed, rates in zip(specification["seeds"], best_of(history), strict=True):
+        place = max(range(len(rates)), key=lambda k: rates[k]["validation"])
+        best = rates[place]
+        found.append(
+            {
+                "seed": seed,
+                "learning_rate": specification["learning_rates"][place],
+                "epoch": best["epoch"],
+                "validation_accuracy": best["validation"] / held[0],
+                "test_accuracy": best["test"] / held[1],
+            }
+        )
+    return found
+
+
+def _not_finite(history: History) -> int:
+    """Copies that have lost their weights to infinity."""
+    finite = [part.isfinite().flatten(2).all(2) for part in history.weights]
+    both = finite[0] if len(finite) == 1 else finite[0] & finite[1]
+    return int((~both).sum())
+
+
+def _settings(study: Study) -> dict[str, Any]:
+    """The table [settings], checked."""
+    fields = study.fields()
+    models = fields.texts("models")
+    for model in models:
+        if model not in MEASURES:
+            fields.wrong("models", f"{model!r} is none of {', '.join(MEASURES)}")
+    rates = fields.taken("learning_rates", list, "a list of numbers")
+    fields.unique("learning_rates", rates)
+    for rate in rates:
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not rate > 0:
+            fields.wrong("learning_rates", f"needs a list of numbers above 0, but has {rate!r}")
+    splits = fields.seeds("splits")
+    if max(splits) > 3:
+        fields.wrong("splits", "needs some of 0, 1, 2, 3")
+    rule = fields.table("optimizer")
+    optimizer = {
+        "name": rule.choice("name", ("sgd", "adam")),
+        "momentum": rule.number("momentum", default=0.0),
+        "weight_decay": rule.number("weight_decay", default=0.0),
+    }
+    rule.end()
+    found = {
+        "models": models,
+        "splits": splits,
+        "standardise": fields.flag("standardise"),
+        "epochs": fields.whole("epochs", 1),
+        "batch_size": fields.whole("batch_size", 1),
+        "learning_rates": [float(rate) for rate in rates],
+        "optimizer": optimizer,
+        "device": fields.text("device", default="cpu"),
+    }
+    fields.text("baseline")
+    fields.end()
+    return found
+
+
+def _variant(study: Study, method: StudyMethod) -> dict[str, Any]:
+    """What a method trains with, as arguments of `Variant`."""
+    fields = study.fields(method)
+    fields.table("table_4", default={})
+    found = {
+        "name": method.name,
+        "recipe": fields.text("recipe"),
+        "settings": fields.taken("parameters", dict, "a table", default={}),
+        "factor": fields.number("factor", default=1.0, above=True),
+    }
+    fields.end()
+    return found
+
+
+def printed(study: Study, method: StudyMethod) -> dict[str, dict[str, float | None]]:
+    """What the paper has of a method, by model and statistic; nothing of one that is not in it.
+
+    Parameters
+    ----------
+    study : Study
+    method : StudyMethod
+    """
+    table = study.fields(method).table("table_4", default={})
+    found: dict[str, dict[str, float | None]] = {}
+    for model in table.keys():
+        if model not in MEASURES:
+            table.wrong(model, f"is none of {', '.join(MEASURES)}")
+        numbers = table.table(model)
+        found[model] = {key: numbers.number(key, least=-100.0) for key in STATISTICS}
+        numbers.end()
+    return found

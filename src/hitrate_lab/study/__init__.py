@@ -1,0 +1,31 @@
+"""Studies: a file says what to run, runs are kept one by one, a report puts them beside a paper.
+
+A protocol is a module that knows what one run is. It has
+
+- ``plan(study)``: specifications of all runs, plain JSON, each with at least "study", "protocol"
+  and "data_set"; all that a result depends on is in there;
+- ``run(specification, data_dir)``: one result, plain JSON, with at least "seconds";
+- ``cells(specification, result)``: what a result adds to the report, as tuples of a measure, a
+  data set, a method and a number;
+- ``check(study)``, if the study's file has fields of the protocol's own;
+- ``extra_tables(study, runs)``, if the report has tables that are not of measures by data set and
+  method: dicts of a "title", a "head" and "rows" of texts, and a "text" to stand below.
+"""
+
+from hitrate_lab.study.engine import Event, Status, plan_of, run_study, status_of
+from hitrate_lab.study.file import Study, find_study, found_studies, read_study
+from hitrate_lab.study.report import document, markdown
+
+__all__ = [
+    "Event",
+    "Status",
+    "Study",
+    "document",
+    "find_study",
+    "found_studies",
+    "markdown",
+    "plan_of",
+    "read_study",
+    "run_study",
+    "status_of",
+]

@@ -1,0 +1,293 @@
+"""A study's runs: planned, spread over processes or a cluster, kept one by one, and counted."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hitrate_lab.data.bad_input import BadInput, listed
+from hitrate_lab.protocols.lock import only_one
+from hitrate_lab.protocols.workers import Outcome
+from hitrate_lab.store import Failure, Run, Store, key_of
+from hitrate_lab.study.file import Study
+from hitrate_lab.study.protocols import PROTOCOLS, protocol_named
+from hitrate_lab.study.spreading import Task, in_processes, in_this_process, on_cluster
+
+# Of data sets that have to be there before a study can begin.
+PUBLISHED = ("exact/", "uci121/")
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened during a study.
+
+    `kind` is "planned", once at the beginning, "finished", or "failed" with the error in one line.
+    `left` is a guess, in seconds, of how long the rest takes; None before anything is known.
+    """
+
+    kind: str
+    done: int
+    failed: int
+    planned: int
+    specification: dict[str, Any] | None = None
+    seconds: float | None = None
+    error: str | None = None
+    left: float | None = None
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a study is: runs by what has become of them, in all and of each data set.
+
+    A failed run that has a result by now is done.
+    """
+
+    name: str
+    store: str
+    planned: int
+    done: int
+    failed: int
+    missing: int
+    seconds: float
+    data_sets: dict[str, dict[str, int]]
+    failures: list[dict[str, str]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {"format": "hitrate study status", "version": 1, **asdict(self)}
+
+
+def plan_of(study: Study) -> list[dict[str, Any]]:
+    """Specifications of all runs of a study, in the order in which they begin.
+
+    Parameters
+    ----------
+    study : Study
+    """
+    plan: list[dict[str, Any]] = protocol_named(study.protocol).plan(study)
+    assert len({key_of(each) for each in plan}) == len(plan)
+    return plan
+
+
+def run_study(
+    study: Study,
+    *,
+    store: Path | str,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    data_dir: Path | None = None,
+    retry: bool = False,
+    observer: Callable[[Event], object] | None = None,
+) -> Status:
+    """Run what the store does not have yet, and keep each outcome at once.
+
+    Whatever ends it, Ctrl-C, kill -9 or a loss of power, the same call goes on from there. Results
+    are never overwritten. A run that fails does not stop the others.
+
+    Parameters
+    ----------
+    study : Study
+    store : Path
+        File of runs; made if it is not there. One study at a time may use it.
+    jobs : int, optional
+        Processes; by default one for each core. 1 is this one.
+    cluster : str, optional
+        Address of a Dask scheduler, whose workers run instead.
+    data_dir : Path, optional
+        As for `read_table`; on a cluster, of each worker.
+    retry : bool
+        Run again what failed in an earlier call.
+    observer : callable, optional
+        Called with every `Event`, from the thread that called this function.
+
+    Returns
+    -------
+    Status
+    """
+    import joblib
+
+    if jobs is not None and jobs < 1:
+        raise BadInput(f"jobs={jobs}: needs 1 or more")
+    if jobs is not None and cluster is not None:
+        raise BadInput("jobs and cluster: the cluster has its own processes; give one of the two")
+    plan = plan_of(study)
+    check_data(study, data_dir)
+    tell = observer or (lambda event: None)
+    path = Path(store)
+    with only_one(path), Store(path) as runs:
+        missing = runs.missing(plan, retry=retry)
+        jobs = min(jobs or joblib.cpu_count(), max(len(missing), 1))
+        tasks = _tasks(study, missing, data_dir)
+        left = _Left(runs.runs(plan), missing, None if cluster else jobs)
+        done, failed = len(runs.runs(plan)), 0
+        tell(Event("planned", done, failed, len(plan), left=left.seconds()))
+        # Whatever ends the loop ends the processes.
+        with contextlib.closing(_outcomes(tasks, jobs, cluster)) as ended:
+            for outcome in ended:
+                spec, result = missing[outcome.number], outcome.result
+                if result is not None:
+                    done += runs.add(spec, result)
+                else:
+                    failed += 1
+                    runs.add_failure(spec, outcome.error or "", outcome.traceback)
+                seconds = None if result is None else result.get("seconds")
+                left.ended(spec, seconds)
+                kind = "failed" if result is None else "finished"
+                more = (spec, seconds, outcome.error, left.seconds())
+                tell(Event(kind, done, failed, len(plan), *more))
+        return _status(study, plan, path, runs)
+
+
+def status_of(study: Study, store: Path | str) -> Status:
+    """How far a study is; a store that is not there yet has no runs, and is not made.
+
+    Parameters
+    ----------
+    study : Study
+    store : Path
+    """
+    plan, path = plan_of(study), Path(store)
+    if not path.is_file():
+        return _status(study, plan, path, None)
+    with Store(path) as runs:
+        return _status(study, plan, path, runs)
+
+
+def check_data(study: Study, data_dir: Path | None) -> None:
+    """Complain, in one line, of published data sets that are not there.
+
+    Parameters
+    ----------
+    study : Study
+    data_dir : Path, optional
+    """
+    from hitrate_lab.data.published.files import find_set
+    from hitrate_lab.data.reading import data_folders
+
+    missing = []
+    for name in study.data_sets:
+        if name.startswith(PUBLISHED):
+            try:
+                find_set(name, data_dir)
+            except BadInput:
+                missing.append(name)
+    if missing:
+        looked = data_folders(data_dir)
+        raise BadInput(
+            f"{len(missing)} of {len(study.data_sets)} data sets of study {study.name} are not in "
+            f"{' or '.join(map(str, looked))}: {listed(missing)}; let HITRATE_DATA or --data-dir "
+            "name the folder that has them, or get each with hitrate_lab.data.published.fetch("
+            f"{missing[0]!r}, {str(looked[0])!r})"
+        )
+
+
+def _tasks(study: Study, missing: Sequence[dict[str, Any]], data_dir: Path | None) -> list[Task]:
+    module = PROTOCOLS[study.protocol]
+    folder = None if data_dir is None else Path(data_dir).resolve()
+    return [(k, module, spec, folder) for k, spec in enumerate(missing)]
+
+
+def _outcomes(tasks: list[Task], jobs: int, cluster: str | None) -> Generator[Outcome]:
+    if cluster is not None:
+        return on_cluster(tasks, cluster)
+    return in_this_process(tasks) if jobs == 1 else in_processes(tasks, jobs)
+
+
+def _status(study: Study, plan: list[dict[str, Any]], path: Path, runs: Store | None) -> Status:
+    finished = [] if runs is None else runs.runs(plan)
+    failures = [] if runs is None else runs.failures(plan)
+    sets = {name: {"planned": 0, "done": 0, "failed": 0} for name in study.data_sets}
+    for kind, specs in (
+        ("planned", plan),
+        ("done", [run.specification for run in finished]),
+        ("failed", [failure.specification for failure in failures]),
+    ):
+        for spec in specs:
+            sets[spec["data_set"]][kind] += 1
+    return Status(
+        name=study.name,
+        store=str(path),
+        planned=len(plan),
+        done=len(finished),
+        failed=len(failures),
+        missing=len(plan) - len(finished) - len(failures),
+        seconds=round(sum(run.result.get("seconds") or 0.0 for run in finished), 1),
+        data_sets=sets,
+        failures=[_shown(failure) for failure in failures],
+    )
+
+
+def _shown(failure: Failure) -> dict[str, str]:
+    return {
+        "run": run_name(failure.specification),
+        "error": failure.error,
+        "finished": failure.finished,
+        "traceback": failure.traceback,
+    }
+
+
+def run_name(specification: dict[str, Any]) -> str:
+    """A run in a few words.
+
+    Examples
+    --------
+    >>> run_name({"data_set": "exact/car", "method": "EXACT", "seed": 3, "steps": 8000})
+    'exact/car, EXACT, seed 3'
+    """
+    words = [str(specification["data_set"])]
+    words += [str(specification[key]) for key in ("method", "model") if key in specification]
+    if "seed" in specification:
+        words.append(f"seed {specification['seed']}")
+    return ", ".join(words)
+
+
+class _Left:
+    """How long the runs that are missing may take: each as long as others that are like it.
+
+    Of a cluster, `jobs` is not known: it is as many as have worked so far, on average.
+    """
+
+    def __init__(
+        self, finished: list[Run], missing: list[dict[str, Any]], jobs: int | None
+    ) -> None:
+        self._jobs = jobs
+        self._begun, self._worked = time.monotonic(), 0.0
+        self._waiting = {key_of(spec): spec for spec in missing}
+        self._known: dict[tuple[Any, ...], list[float]] = {}
+        for run in finished:
+            self._learn(run.specification, run.result.get("seconds"))
+
+    def ended(self, spec: dict[str, Any], seconds: float | None) -> None:
+        """Take notice of a run's end."""
+        self._waiting.pop(key_of(spec), None)
+        self._worked += seconds or 0.0
+        self._learn(spec, seconds)
+
+    def seconds(self) -> float | None:
+        """The guess; None if no run is known yet."""
+        if () not in self._known:
+            return None
+        guesses = (
+            next(
+                statistics.fmean(self._known[kind]) for kind in _kinds(spec) if kind in self._known
+            )
+            for spec in self._waiting.values()
+        )
+        at_work = self._worked / max(time.monotonic() - self._begun, 1e-9)
+        return sum(guesses) / (self._jobs or max(at_work, 1.0))
+
+    def _learn(self, spec: dict[str, Any], seconds: float | None) -> None:
+        if seconds is not None:
+            for kind in _kinds(spec):
+                self._known.setdefault(kind, []).append(seconds)
+
+
+def _kinds(spec: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Runs that are alike, from the most to the least."""
+    method = spec.get("method", spec.get("model"))
+    return [(spec["data_set"], method), ("method", method), ()]
