@@ -24,7 +24,7 @@ toy: $(VENV)/demo.stamp ## train the toy example; table on screen, picture in bu
 	@$(BIN)/python -m hitrate_lab.toy --out build/toy
 
 test: lint ## lint, then run tests, docstring examples, README blocks and examples
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
 lint: $(VENV)/dev.stamp ## check format, style and types
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format' to mend the format."; exit 1; }

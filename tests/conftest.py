@@ -2,6 +2,10 @@ import os
 import signal
 from pathlib import Path
 
+# Before anything counts cores: where tests run side by side, each has one.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import hypothesis
 import pytest
 import torch
