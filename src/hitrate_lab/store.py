@@ -151,7 +151,12 @@ class Store:
         """Let go of the file."""
         self._file.close()
 
-    def add(self, specification: Mapping[str, Any], result: Mapping[str, Any]) -> bool:
+    def add(
+        self,
+        specification: Mapping[str, Any],
+        result: Mapping[str, Any],
+        versions: Mapping[str, str] | None = None,
+    ) -> bool:
         """Keep a result for good; False, and nothing changes, if there is one already.
 
         Parameters
@@ -160,13 +165,15 @@ class Store:
             Plain JSON; all that the result depends on.
         result : mapping
             Plain JSON.
+        versions : mapping, optional
+            What it was made with, if not with what is installed here.
         """
         row = (
             key_of(specification),
             canonical(specification),
             canonical(result),
             now(),
-            self._versions,
+            self._versions if versions is None else canonical(versions),
         )
         with self._transaction():
             done = self._file.execute(

@@ -14,9 +14,12 @@ from hitrate_lab.data.published import names
 from hitrate_lab.protocols import mixing_table
 from hitrate_lab.protocols.mixing_summary import summary, tables
 from hitrate_lab.study import document, markdown, read_study, run_study
+from hitrate_lab.study.report import load
 from hitrate_lab.training import History, Optimizer, Setting, Split, Variant, train_one
 
-FILE = Path(__file__).resolve().parents[2] / "studies" / "mixing_table_4.toml"
+FOLDER = Path(__file__).resolve().parents[2] / "studies"
+# The paper's losses, and these with more.
+SIX, FILE = FOLDER / "mixing_table_4.toml", FOLDER / "mixing_table_4_more.toml"
 
 
 @pytest.fixture(scope="module")
@@ -220,3 +223,37 @@ def test_methods_cannot_have_seeds_of_their_own(study):
     first = replace(study.methods[0], seeds=(5,))
     with pytest.raises(BadInput, match="all need the same seeds"):
         mixing_table.check(replace(study, methods=(first, *study.methods[1:])))
+
+
+def test_the_study_of_the_paper_is_that_with_more_without_the_rest(study):
+    six = read_study(SIX)
+    assert six.data_sets == study.data_sets
+    assert six.settings == study.settings
+    assert list(six.methods) == list(study.methods)[:6]
+
+
+def test_the_page_has_the_tables_of_the_committed_runs(tmp_path):
+    results = FOLDER / "results" / "mixing_table_4.jsonl.gz"
+    store = tmp_path / "runs.sqlite"
+    assert load(results, store) == 240
+    assert load(results, store) == 0
+    text = markdown(document(read_study(SIX), store))
+    page = (FOLDER.parent / "docs" / "reproduction.md").read_text()
+    shown = page.split("<!-- mixing-table-4:start -->\n")[1].split("\n<!-- mixing-table-4:end -->")[
+        0
+    ]
+    for heading, title in (
+        ("**Linear classifier**", "## Table 4, linear"),
+        ("**One hidden layer**", "## Table 4, one hidden layer"),
+    ):
+        shown = shown.replace(heading, title)
+    assert shown in text
+
+
+def test_a_file_that_holds_no_runs_is_said_in_one_line(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    path.write_text("{}\n")
+    with pytest.raises(BadInput, match="is no file of runs"):
+        load(path, tmp_path / "runs.sqlite")
+    with pytest.raises(BadInput, match="is no file of runs"):
+        load(tmp_path / "none.jsonl.gz", tmp_path / "runs.sqlite")

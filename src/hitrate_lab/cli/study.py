@@ -139,20 +139,31 @@ def report(
         Path | None,
         typer.Option(help="A .csv or .parquet file for all runs.", show_default=False),
     ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="A .jsonl(.gz) file of runs, to report on instead.", show_default=False),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Put a study's results beside the paper's numbers, as tables in Markdown."""
+    import contextlib
+    import tempfile
+
     from hitrate_lab.study import document, find_study, markdown
-    from hitrate_lab.study.report import export, write
+    from hitrate_lab.study.report import export, load, write
 
     study = find_study(name)
     path = _store(study.name, store)
-    found = document(study, path)
-    if not found["done"]:
-        complain(f"note: no run of {study.name} is in {path} yet")
-    if runs is not None:
-        count = export(study, path, runs)
-        complain(f"note: {count:,} runs written to {runs}")
+    with contextlib.ExitStack() as stack:
+        if results is not None:
+            path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "runs.sqlite"
+            load(results, path)
+        found = document(study, path)
+        if not found["done"]:
+            complain(f"note: no run of {study.name} is in {results or path} yet")
+        if runs is not None:
+            count = export(study, path, runs)
+            complain(f"note: {count:,} runs written to {runs}")
     if out is not None:
         write(out, markdown(found).encode())
     if as_json:

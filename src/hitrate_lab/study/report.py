@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import statistics
@@ -59,6 +60,35 @@ def document(study: Study, store: Path | str) -> dict[str, Any]:
         ],
         "extra_tables": [] if extra is None else extra(study, runs),
     }
+
+
+def load(results: Path, store: Path) -> int:
+    """Put runs from a file into a store; those that it has stay as they are.
+
+    Parameters
+    ----------
+    results : Path
+        One run to a line, as JSON with "specification", "result" and "versions"; .jsonl or
+        .jsonl.gz.
+    store : Path
+
+    Returns
+    -------
+    int
+        How many are new.
+    """
+    new = 0
+    try:
+        opened = gzip.open if results.suffix == ".gz" else open
+        with opened(results, "rt", encoding="utf-8") as lines, Store(store) as runs:
+            for line in lines:
+                run = json.loads(line)
+                new += runs.add(run["specification"], run["result"], run["versions"])
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(f"{results}: is no file of runs ({error})") from None
+    return new
 
 
 def stored_runs(study: Study, store: Path | str) -> list[Run]:
