@@ -185,7 +185,7 @@ def test_two_processes_find_what_one_finds(study, undisturbed, tmp_path):
 
 @kills
 def test_nothing_is_lost_or_doubled_by_killing_runner_and_workers(undisturbed, tmp_path):
-    path = written(tmp_path, pause=0.1)
+    path = written(tmp_path, pause=0.5)
     study, store, log = read_study(path), tmp_path / "runs.sqlite", tmp_path / "log"
     for victim in ("runner", "worker", "runner"):
         kept = rows(store)
@@ -229,7 +229,7 @@ def rows(store):
 
 @kills
 def test_ctrl_c_keeps_what_is_done_and_ends_the_workers(undisturbed, tmp_path):
-    path, store = written(tmp_path, pause=0.1), tmp_path / "runs.sqlite"
+    path, store = written(tmp_path, pause=0.5), tmp_path / "runs.sqlite"
     process = runner(path, store, start_new_session=True)
     wait_for(process, "finished", 2)
     workers = workers_of(process.pid)
@@ -248,7 +248,7 @@ def test_ctrl_c_keeps_what_is_done_and_ends_the_workers(undisturbed, tmp_path):
 
 @kills
 def test_ctrl_c_ends_the_command_with_130_and_the_same_command_goes_on(tmp_path):
-    path, store = written(tmp_path, pause=0.1), tmp_path / "runs.sqlite"
+    path, store = written(tmp_path, pause=0.5), tmp_path / "runs.sqlite"
     command = "import small_study; from hitrate_lab.cli.study import study_app; study_app()"
     words = [sys.executable, "-c", command, "run", path, "--jobs", "1", "--store", store]
     process = subprocess.Popen(
