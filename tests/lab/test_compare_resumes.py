@@ -201,7 +201,7 @@ def test_a_worker_that_dies_costs_the_runs_under_way_and_no_others(wine, linear,
     path = tmp_path / "runs.sqlite"
     process = begun(path)
     listing = subprocess.run(
-        ["ps", "-o", "pid=,args=", "-p", ",".join(map(str, children(process.pid)))],
+        ["ps", "-ww", "-o", "pid=,args=", "-p", ",".join(map(str, children(process.pid)))],
         capture_output=True,
         text=True,
     ).stdout

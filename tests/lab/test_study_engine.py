@@ -71,7 +71,7 @@ def wait_for(process, kind, count=1):
 def workers_of(pid):
     """Processes of joblib whose parent this is."""
     listing = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
     ).stdout
     rows = (line.split(maxsplit=2) for line in listing.splitlines())
     return [int(row[0]) for row in rows if int(row[1]) == pid and "popen_loky" in row[2]]
