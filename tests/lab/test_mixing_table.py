@@ -27,14 +27,6 @@ def study():
     return read_study(FILE)
 
 
-@pytest.fixture
-def uci(data_folder):
-    for folder in (data_folder, data_folder / "tabular"):
-        if (folder / "uci121" / "iris").is_dir():
-            return folder
-    pytest.skip(f"no uci121/iris in {data_folder} (set HITRATE_DATA)")
-
-
 def test_the_study_has_all_published_sets_but_miniboone(study, tmp_path):
     assert list(study.data_sets) == [
         f"uci121/{name}" for name in names("uci121", data_dir=tmp_path)
@@ -68,14 +60,14 @@ def test_the_paper_ranks_methods_that_tie_at_the_best_of_their_places(study):
 
 
 @pytest.mark.parametrize("model", ["linear", "one hidden layer"])
-def test_a_run_tells_what_plain_loops_find_and_validation_rows_choose(study, uci, model):
+def test_a_run_tells_what_plain_loops_find_and_validation_rows_choose(study, published, model):
     spec = next(
         spec
         for spec in mixing_table.plan(study)
         if (spec["data_set"], spec["model"]) == ("uci121/iris", model)
     )
     spec = {**spec, "epochs": 6}
-    result = mixing_table.run(spec, uci)
+    result = mixing_table.run(spec, published)
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     rows = result["train_rows"], result["validation_rows"], result["test_rows"]
     assert sum(rows) == 150
@@ -85,7 +77,7 @@ def test_a_run_tells_what_plain_loops_find_and_validation_rows_choose(study, uci
 
     from hitrate_lab.data.published import read_uci
 
-    split = Split.of(read_uci("iris", data_dir=uci))
+    split = Split.of(read_uci("iris", data_dir=published))
     setting = Setting(model, 6, 8, Optimizer(**spec["optimizer"]))
     for entry in (spec["methods"][0], spec["methods"][3], spec["methods"][5]):
         for place, seed in enumerate(spec["seeds"]):
@@ -109,14 +101,14 @@ def test_a_run_tells_what_plain_loops_find_and_validation_rows_choose(study, uci
     assert cells[0][1:] == ("uci121/iris", name, 100 * accuracy)
 
 
-def test_the_engine_runs_the_study_and_reports_table_4(uci, tmp_path):
+def test_the_engine_runs_the_study_and_reports_table_4(published, tmp_path):
     text = FILE.read_text(encoding="utf-8").replace("epochs = 50", "epochs = 2")
     listed = text[text.index("data_sets = [") : text.index("]\ndifferences")]
     text = text.replace(listed, 'data_sets = ["uci121/iris", "uci121/balloons"')
     path, store = tmp_path / FILE.name, tmp_path / "runs.sqlite"
     path.write_text(text, encoding="utf-8")
     study = read_study(path)
-    status = run_study(study, store=store, jobs=1, data_dir=uci)
+    status = run_study(study, store=store, jobs=1, data_dir=published)
     assert (status.planned, status.done, status.failed) == (4, 4, 0)
     report = document(study, store)
     assert json.loads(json.dumps(report, allow_nan=False)) == report

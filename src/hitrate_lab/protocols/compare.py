@@ -14,7 +14,8 @@ from hitrate_lab.data import BadInput, Table
 from hitrate_lab.protocols.document import Settings, document
 from hitrate_lab.protocols.folds import codes, possible_folds
 from hitrate_lab.protocols.lock import only_one
-from hitrate_lab.protocols.workers import Outcome, outcomes
+from hitrate_lab.protocols.processes import Outcome
+from hitrate_lab.protocols.workers import outcomes
 from hitrate_lab.store import Store, now, versions
 
 # Changes when the same specification would give another result.

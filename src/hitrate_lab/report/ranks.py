@@ -19,13 +19,9 @@ def average_ranks(scores: Sequence[Sequence[float]]) -> list[float]:
     >>> average_ranks([[0.9, 0.8, 0.8], [0.7, 0.6, 0.5]])
     [1.0, 2.25, 2.75]
     """
-    sums = [0.0] * len(scores[0])
-    for row in scores:
-        for column, score in enumerate(row):
-            higher = sum(other > score for other in row)
-            equal = sum(other == score for other in row)
-            sums[column] += higher + (equal + 1) / 2
-    return [total / len(scores) for total in sums]
+    from hitrate_lab.statistics import mid_ranks
+
+    return [float(rank) for rank in mid_ranks(scores).mean(0)]
 
 
 @cache

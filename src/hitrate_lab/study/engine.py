@@ -12,7 +12,7 @@ from typing import Any
 
 from hitrate_lab.data.bad_input import BadInput, listed
 from hitrate_lab.protocols.lock import only_one
-from hitrate_lab.protocols.workers import Outcome
+from hitrate_lab.protocols.processes import Outcome
 from hitrate_lab.store import Failure, Run, Store, key_of
 from hitrate_lab.study.file import Study
 from hitrate_lab.study.protocols import PROTOCOLS, protocol_named

@@ -7,21 +7,22 @@ used through its own client: joblib's backend for it waits forever for a task wh
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import os
-import signal
-import threading
-import time
-import traceback
-import warnings
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
 
 from hitrate_lab.data.bad_input import BadInput
-from hitrate_lab.protocols.workers import DIED, WATCH, Outcome
+from hitrate_lab.protocols.processes import (
+    DIED,
+    Outcome,
+    become_a_worker,
+    in_order_of_ending,
+    one_thread,
+    outcome_of,
+)
 
 Task = tuple[int, str, dict[str, Any], Path | None]
 
@@ -31,16 +32,8 @@ PATIENCE = 30
 
 def in_this_process(tasks: Sequence[Task]) -> Generator[Outcome]:
     """One task after the other, here, with one thread as in other processes."""
-    import torch
-    from threadpoolctl import threadpool_limits
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield from map(outcome_of, tasks)
-    finally:
-        torch.set_num_threads(before)
+    with one_thread():
+        yield from map(_outcome, tasks)
 
 
 def in_processes(tasks: Sequence[Task], jobs: int) -> Generator[Outcome]:
@@ -77,21 +70,7 @@ def _spread(tasks: list[Task], jobs: int, begun: list[int], alone: bool) -> Iter
             yield joblib.delayed(_in_a_worker)(task, os.getpid())
 
     # Threads are limited by the environment of the new processes. With n_jobs=1 there were none.
-    with joblib.parallel_config("loky", n_jobs=max(jobs, 2), inner_max_num_threads=1):
-        spread = joblib.Parallel(
-            return_as="generator_unordered",
-            batch_size=1,
-            pre_dispatch=1 if alone else jobs,
-            max_nbytes=None,
-        )
-        ended = spread(beginning())
-        try:
-            yield from ended
-        finally:
-            with warnings.catch_warnings():
-                # That not all of it was waited for is what was meant.
-                warnings.simplefilter("ignore")
-                ended.close()
+    return in_order_of_ending(beginning(), max(jobs, 2), pre_dispatch=1 if alone else jobs)
 
 
 def on_cluster(tasks: Sequence[Task], address: str) -> Generator[Outcome]:
@@ -168,15 +147,10 @@ def version_here() -> str:
     return str(hitrate.__version__)
 
 
-def outcome_of(task: Task) -> Outcome:
-    """Run one task; whatever it raises is its outcome."""
+def _outcome(task: Task) -> Outcome:
+    """Run one task."""
     number, module, specification, data_dir = task
-    try:
-        result = importlib.import_module(module).run(specification, data_dir)
-    except Exception as error:
-        line = " ".join(f"{type(error).__name__}: {error}".split())
-        return Outcome(number, error=line, traceback=traceback.format_exc())
-    return Outcome(number, result=result)
+    return outcome_of(number, lambda: importlib.import_module(module).run(specification, data_dir))
 
 
 def _on_a_node(task: Task) -> Outcome:
@@ -184,26 +158,10 @@ def _on_a_node(task: Task) -> Outcome:
     import torch
 
     torch.set_num_threads(1)
-    return outcome_of(task)
+    return _outcome(task)
 
 
 def _in_a_worker(task: Task, parent: int) -> Outcome:
-    """A task in a process of its own, which Ctrl-C at a terminal reaches too."""
-    # The parent ends it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _end_with(parent)
-    return outcome_of(task)
-
-
-@functools.lru_cache(maxsize=1)
-def _end_with(parent: int) -> None:
-    """Watch from now on whether the parent lives; one that was killed cannot end its workers."""
-
-    def watch() -> None:
-        # A process whose parent has died gets another one; Windows has no such thing.
-        while os.getppid() == parent:
-            time.sleep(WATCH)
-        os._exit(1)
-
-    if os.name == "posix":
-        threading.Thread(target=watch, daemon=True).start()
+    """A task in a process of its own."""
+    become_a_worker(parent)
+    return _outcome(task)
