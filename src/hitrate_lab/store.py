@@ -10,10 +10,12 @@ does not give.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import platform
 import sqlite3
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -93,7 +95,7 @@ def key_of(specification: Mapping[str, Any]) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of what results depend on."""
+    """Versions of Python and of what results depend on; in a checkout of hitrate its commit too."""
     found = {"python": platform.python_version()}
     for name in ("hitrate", "torch", "scikit-learn", "numpy", "xgboost", "lightgbm"):
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -102,7 +104,40 @@ def versions() -> dict[str, str]:
         import hitrate
 
         found["hitrate"] = hitrate.__version__
+    if commit := commit_of(Path(__file__).resolve().parents[2]):
+        found["commit"] = commit
     return found
+
+
+@functools.cache
+def commit_of(root: Path) -> str | None:
+    """The commit that a repository's folder is at, once per process; None if it is no such folder.
+
+    Parameters
+    ----------
+    root : Path
+        Only its own repository counts: an installed hitrate may lie inside of someone else's.
+
+    Returns
+    -------
+    str or None
+        Twelve digits, followed by "+changes" if the code in ``src`` is not that of the commit.
+    """
+    if not (root / ".git").exists():
+        return None
+    # Without locks: others may be at work in the repository.
+    git = ["git", "-C", str(root), "--no-optional-locks"]
+    found = []
+    for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--", "src"]):
+        try:
+            ended = subprocess.run([*git, *words], capture_output=True, text=True, timeout=10)
+        except (OSError, subprocess.SubprocessError):
+            return None
+        if ended.returncode:
+            return None
+        found.append(ended.stdout.strip())
+    commit, changes = found
+    return f"{commit}+changes" if changes else commit
 
 
 class Store:

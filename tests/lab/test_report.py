@@ -2,15 +2,15 @@
 
 import copy
 import html
+import itertools
 import json
-import math
 import re
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from sample_comparison import (
     DEMSAR,
-    DEMSAR_DIFFERENCE,
     DEMSAR_METHODS,
     DEMSAR_RANKS,
     HOSTILE,
@@ -21,7 +21,8 @@ from sample_comparison import (
 from hitrate_lab.report import render, write_report
 from hitrate_lab.report.page import view
 from hitrate_lab.report.pictures import PICTURES
-from hitrate_lab.report.ranks import average_ranks, critical_difference, friedman_p, indistinct
+from hitrate_lab.report.ranks import diagram
+from hitrate_lab.statistics import conover
 
 pytest.importorskip("jinja2")
 
@@ -366,42 +367,83 @@ def test_text_in_a_picture_is_escaped():
     assert html.escape(HOSTILE[0]) in picture
 
 
-# Table 5 (a) of Demšar (2006): two methods to ten, at 0.05.
-PUBLISHED_Q = (1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164)
-
-
-@pytest.mark.parametrize(("methods", "q"), [*enumerate(PUBLISHED_Q, 2)])
-def test_critical_values_are_those_published(methods, q):
-    found = critical_difference(methods, 30) / math.sqrt(methods * (methods + 1) / (6 * 30))
-    assert found == pytest.approx(q, abs=1.5e-3)
-
-
-def test_average_ranks_and_critical_difference_are_those_of_the_published_example():
-    assert average_ranks(list(DEMSAR.values())) == pytest.approx(DEMSAR_RANKS, abs=5e-4)
+def test_mean_ranks_are_those_of_the_published_example():
     shown = view(comparisons())["ranks"]
     ranks = {method["label"]: method["rank"] for method in shown["methods"]}
     assert ranks == pytest.approx(dict(zip(DEMSAR_METHODS, DEMSAR_RANKS, strict=True)), abs=5e-4)
-    assert shown["critical_difference"] == pytest.approx(DEMSAR_DIFFERENCE, abs=5e-3)
-    # "The post-hoc test is not powerful enough": all four are one group.
-    assert shown["groups"] == [(0, 3)]
-    assert "not clearly ahead" in view(comparisons())["headline"]
+    # Degrees of freedom as printed there.
+    assert "with 3 and 39, p = " in shown["tests"]
 
 
-def test_average_ranks_agree_with_scipy_and_friedman_needs_three_methods():
-    from scipy.stats import friedmanchisquare, rankdata
+def test_the_page_has_the_tests_of_scipy_and_scikit_posthocs():
+    from scipy.stats import friedmanchisquare
 
-    table = [list(row) for row in DEMSAR.values()]
-    by_scipy = [sum(column) / len(table) for column in zip(*map(rankdata, table), strict=True)]
-    assert [5 - rank for rank in average_ranks(table)] == pytest.approx(by_scipy)
-    assert friedman_p(table) == friedmanchisquare(*zip(*table, strict=True)).pvalue
-    assert friedman_p([row[:2] for row in table]) is None
-    assert friedman_p([[0.5, 0.5, 0.5]] * 4) == 1.0
+    posthocs = pytest.importorskip("scikit_posthocs")
+    table = np.array(list(DEMSAR.values()))
+    shown = view(comparisons())["ranks"]
+    assert f"χ² = {friedmanchisquare(*table.T).statistic:.2f} with 3" in shown["tests"]
+    p = posthocs.posthoc_conover_friedman(-table, p_adjust="fdr_bh").to_numpy()
+    order = [DEMSAR_METHODS.index(method["label"]) for method in shown["methods"]]
+    together = p[np.ix_(order, order)] >= 0.05
+    assert shown["groups"] == runs_of(together)
+    best, *others = order
+    behind = [DEMSAR_METHODS[i] for i in others if p[best, i] < 0.05]
+    assert shown["behind"] == behind == ["C4.5"]
+    assert view(comparisons())["headline"].endswith("clearly ahead of C4.5.")
 
 
-def test_groups_are_the_largest_that_lie_within_the_critical_difference():
-    assert indistinct([1.0, 2.0, 3.0], 0.5) == []
-    assert indistinct([1.0, 1.4, 1.8, 3.0, 3.1], 0.5) == [(0, 1), (1, 2), (3, 4)]
-    assert indistinct([1.0, 1.4, 1.8], 5.0) == [(0, 2)]
+def runs_of(together):
+    """First and last of all cliques that are in no larger one, by trying every set of methods."""
+    methods = range(len(together))
+    cliques = [
+        set(chosen)
+        for size in methods
+        for chosen in itertools.combinations(methods, size + 1)
+        if all(together[i][j] for i, j in itertools.combinations(chosen, 2))
+    ]
+    largest = [each for each in cliques if not any(each < other for other in cliques)]
+    assert all(max(each) - min(each) + 1 == len(each) for each in largest)
+    return sorted((min(each), max(each)) for each in largest if len(each) > 1)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_bars_join_the_largest_groups_of_methods_that_are_not_told_apart(seed):
+    random = np.random.default_rng(seed)
+    data_sets, methods = random.integers(5, 40), random.integers(2, 9)
+    # Few values, so that methods tie, and some have the same mean rank.
+    spread = random.choice([0.0, 0.5, 2.0]) * np.arange(methods)
+    scores = np.round(random.normal(size=(data_sets, methods)) + spread)
+    pairs = conover(scores)
+    shown = diagram([f"m{i}" for i in range(methods)], pairs.ranks, pairs.groups())
+    order = [method["index"] for method in shown["methods"]]
+    expected = runs_of(pairs.adjusted[np.ix_(order, order)] >= 0.05)
+    assert shown["groups"] == expected
+    picture = PICTURES["ranks"](shown, "name", wide=True)
+    elbows = attributes_of(picture, "polyline", "elbow")
+    marks = [float(each["points"].split(",")[0]) for each in elbows]
+    bars = attributes_of(picture, "line", "group")
+    # From the first mark to the last, and a little over both.
+    found = [(float(bar["x1"]) + 5, float(bar["x2"]) - 5) for bar in bars]
+    assert found == [pytest.approx((marks[i], marks[j]), abs=0.02) for i, j in expected]
+    # Bars at the same height have a gap between them.
+    for one, other in itertools.combinations(bars, 2):
+        if one["y1"] == other["y1"]:
+            assert float(one["x2"]) + 9 < float(other["x1"])
+
+
+def test_if_friedmans_test_finds_nothing_one_bar_joins_all_methods():
+    # Two data sets that agree: Conover's test has no error to compare with, and p is 0.
+    document = comparisons()
+    document["comparisons"] = document["comparisons"][:2]
+    for part in document["comparisons"]:
+        for method in part["methods"]:
+            method["accuracy"]["mean"] = 0.5 + 0.1 * DEMSAR_METHODS.index(method["label"])
+    shown = view(document)
+    assert shown["ranks"]["groups"] == [(0, 3)] and shown["ranks"]["behind"] == []
+    assert "one bar joins them all" in shown["ranks"]["tests"]
+    assert "F = infinite" in shown["ranks"]["tests"]
+    assert "not clearly ahead" in shown["headline"]
+    assert "joins them all" not in view(comparisons())["ranks"]["tests"]
 
 
 def test_methods_that_were_not_run_everywhere_are_left_out_of_the_ranks_and_named():
@@ -415,9 +457,10 @@ def test_methods_that_were_not_run_everywhere_are_left_out_of_the_ranks_and_name
     )
 
 
-def test_one_data_set_has_no_critical_difference():
+def test_one_data_set_has_no_ranks():
     document = comparisons()
+    assert "thick bar" in render(document)
     document["comparisons"] = document["comparisons"][:1]
     assert view(document)["ranks"] is None
-    assert "critical difference" not in render(document)
-    assert "critical difference" not in render(comparison())
+    assert "thick bar" not in render(document)
+    assert "thick bar" not in render(comparison())

@@ -4,16 +4,19 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from hitrate_lab.data import BadInput
-from hitrate_lab.store import Store, canonical, key_of
+from hitrate_lab.protocols.lock import only_one
+from hitrate_lab.store import Store, canonical, commit_of, key_of, versions
 
 SPEC = {"method": "linear/exact", "fold": 3, "rate": 0.1}
 
@@ -201,3 +204,67 @@ def test_a_row_is_plain_json_for_other_tools(tmp_path):
         ((specification, result),) = plain.execute("SELECT specification, result FROM runs")
     assert json.loads(specification) == SPEC
     assert json.loads(result) == {"accuracy": 0.5}
+
+
+def git(folder, *words):
+    who = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+    command = ["git", "-C", folder, *who, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_the_commit_is_that_of_the_checkout_and_tells_of_changes(tmp_path):
+    def commit():
+        commit_of.cache_clear()
+        return commit_of(tmp_path)
+
+    code = tmp_path / "src" / "code.py"
+    code.parent.mkdir()
+    code.write_text("1")
+    assert commit() is None
+    git(tmp_path, "init")
+    # A repository without a commit.
+    assert commit() is None
+    git(tmp_path, "add", "src")
+    git(tmp_path, "commit", "-m", "First")
+    first = git(tmp_path, "rev-parse", "HEAD")[:12]
+    assert commit() == first
+    # What is not code changes no result.
+    (tmp_path / "notes.md").write_text("1")
+    assert commit() == first
+    code.write_text("2")
+    assert commit() == f"{first}+changes"
+    git(tmp_path, "commit", "-am", "Second")
+    assert commit() == git(tmp_path, "rev-parse", "HEAD")[:12] != first
+    (code.parent / "more.py").touch()
+    assert commit().endswith("+changes")
+    # An installed hitrate in the folder of someone else's repository.
+    assert commit_of(code.parent) is None
+
+
+def test_versions_have_the_commit_of_a_checkout_and_none_elsewhere(tmp_path):
+    root = Path(__file__).resolve().parents[2]
+    assert versions().get("commit") == commit_of(root)
+    package = tmp_path / "site-packages" / "hitrate_lab"
+    shutil.copytree(root / "src" / "hitrate_lab", package)
+    script = "from hitrate_lab.store import versions; print(versions())"
+    paths = os.pathsep.join([str(package.parent), *sys.path])
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+        check=True,
+    )
+    assert "'hitrate'" in run.stdout
+    assert "commit" not in run.stdout
+
+
+def test_a_store_in_use_is_refused_in_words_that_fit_comparisons_and_studies(tmp_path):
+    path = tmp_path / "runs.sqlite"
+    with only_one(path), pytest.raises(BadInput) as caught, only_one(path):
+        pass
+    assert str(caught.value) == (
+        f"{path} is in use by another comparison or study (process {os.getpid()}); "
+        "wait for its end, or name another file"
+    )

@@ -187,6 +187,18 @@ def test_zero_gradients_stay_zero_and_the_first_positive_norm_starts_the_mean():
     assert normalizer.mean_norm.item() == pytest.approx(4.5)
 
 
+def test_gradients_whose_squares_underflow_do_not_grow():
+    # As EXACT's where every row is right by far: not zero, but their norm is.
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    optimizer = torch.optim.SGD([parameter], lr=1.0)
+    GradientNormalizer(optimizer)
+    for step in range(2000):
+        parameter.grad = torch.full((3,), 1.0 if step < 5 else 1e-25)
+        optimizer.step()
+        assert (parameter.grad.norm() <= 1.01).all()
+    assert parameter.abs().max() < 5
+
+
 @pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
 def test_a_norm_that_is_not_finite_leaves_mean_and_gradients_alone(value):
     params = parameters(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ class GradientNormalizer:
 
     The first norm that is not zero starts the mean v. EXACT's gradient grows as sigma falls; what
     is left after the division is of the order of one, so that one learning rate serves throughout.
+    Where all is learned it vanishes: v is never taken as less than 1e-18 (in float32), below which
+    a norm cannot be told from zero.
 
     It hangs on the optimizer's step, so gradients have been accumulated, averaged over processes,
     unscaled and clipped by then. A step that `torch.amp.GradScaler` skips, or whose norm is not
@@ -167,7 +170,15 @@ class GradientNormalizer:
         blend = self.momentum * self._mean + (1 - self.momentum) * norm
         blend = torch.where(self._mean > 0, blend, norm)
         self._mean.copy_(torch.where(usable, blend, self._mean))
-        divide(grads, torch.where(usable & (self._mean > 0), self._mean, 1.0))
+        # Squares of shorter gradients underflow: their norm is 0, and a mean that falls towards it
+        # would make them longer and longer.
+        divisor = self._mean.clamp(min=shortest(norm.dtype))
+        divide(grads, torch.where(usable & (self._mean > 0), divisor, 1.0))
+
+
+def shortest(dtype: torch.dtype) -> float:
+    """The norm below which gradients count as zero: 1e-18 in float32."""
+    return 10 * math.sqrt(torch.finfo(dtype).tiny)
 
 
 def divide(grads: list[Tensor], divisor: Tensor) -> None:

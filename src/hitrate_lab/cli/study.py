@@ -79,6 +79,9 @@ def run(
         ),
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Run again what has failed.")] = False,
+    device: Annotated[
+        str, typer.Option(help="Where tensors live, such as cuda, for studies that can use it.")
+    ] = "cpu",
     store: StoreFile = None,
     data_dir: DataDir = None,
     as_json: Json = False,
@@ -102,6 +105,7 @@ def run(
                 cluster=cluster,
                 data_dir=data_dir,
                 retry=retry,
+                device=device,
                 observer=progress,
             )
     except KeyboardInterrupt:
@@ -139,16 +143,30 @@ def report(
         Path | None,
         typer.Option(help="A .csv or .parquet file for all runs.", show_default=False),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="An .html file for the report, with pictures.", show_default=False),
+    ] = None,
+    pictures: Annotated[
+        Path | None,
+        typer.Option(help="A folder for the pictures, as .svg files.", show_default=False),
+    ] = None,
     results: Annotated[
         Path | None,
         typer.Option(help="A .jsonl(.gz) file of runs, to report on instead.", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Put a study's results beside the paper's numbers, as tables in Markdown."""
+    """Put a study's results beside the paper's numbers, and rank its methods.
+
+    The report is printed in Markdown if no file is named for it.
+    """
     import contextlib
+    import shlex
+    import sys
     import tempfile
 
+    from hitrate_lab.report import write_pictures, write_report
     from hitrate_lab.study import document, find_study, markdown
     from hitrate_lab.study.report import export, load, write
 
@@ -164,12 +182,26 @@ def report(
         if runs is not None:
             count = export(study, path, runs)
             complain(f"note: {count:,} runs written to {runs}")
+    found["commands"] = [
+        shlex.join(["hitrate", "study", "run", name]),
+        shlex.join(["hitrate", *sys.argv[1:]]),
+    ]
+    written = []
     if out is not None:
         write(out, markdown(found).encode())
+        written.append(f"Report: {out}")
+    if html is not None:
+        written.append(f"Report: {write_report(found, html)}")
+    if pictures is not None:
+        drawn = write_pictures(found, pictures)
+        if not drawn:
+            complain("note: no pictures; ranks need three methods and five complete data sets")
+        written += [f"Picture: {path}" for path in drawn]
     if as_json:
         print(json.dumps(found))
     else:
-        print(markdown(found) if out is None else f"Report: {out}")
+        is_printed = out is html is pictures is None
+        print(markdown(found) if is_printed else "\n".join(written))
 
 
 def _store(name: str, given: Path | None) -> Path:

@@ -1,6 +1,7 @@
 """Tables 1, 2, 4, 5 and 6 of "EXACT: How to Train Your Accuracy": linear models on ten tables.
 
-One run is a data set, a method and a seed. The split is the same for all of them.
+One run is a data set, a method and a seed. The split is the same for all of them. Runs of a data
+set and a loss are trained together, which takes little longer than one of them.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import functools
 import time
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,30 +17,41 @@ import numpy as np
 
 from hitrate_lab.data.published import PublishedSet, read_exact
 from hitrate_lab.protocols.compare import processor
+from hitrate_lab.store import canonical
 
 if TYPE_CHECKING:
+    from hitrate_lab.study.fields import Fields
     from hitrate_lab.study.file import Study, StudyMethod
 
 # Changes when the same specification would give another result.
-PROTOCOL = 1
+PROTOCOL = 2
 COLLECTION = "exact/"
 LOSSES = ("cross_entropy", "hinge", "exact")
 MEASURES = ("train_accuracy", "test_accuracy")
+# Settings of every training.
+COMMON = ("start", "steps", "batch_size", "momentum", "weight_decay", "last_learning_rate")
+SIGMAS = ("geometric", "linear", "learned")
+LEARNED_FROM = 1.0
 # Of logistic regression: where it stops is far beyond what the accuracy sees.
 MOST_ITERATIONS, TOLERANCE = 5000, 1e-6
 
 
 def check(study: Study) -> None:
     """Complain of a field that this protocol cannot use."""
-    _settings(study)
+    check_names(study)
+    settings_of(study)
+    for method in study.methods:
+        _trainings(study, method)
+
+
+def check_names(study: Study) -> None:
+    """Complain of data sets and measures that there are not."""
     for name in study.data_sets:
         if not name.startswith(COLLECTION):
             study.wrong("data_sets", f"{name!r} is none of {COLLECTION}NAME")
     for measure in study.measures:
         if measure not in MEASURES:
             study.wrong("measures", f"{measure!r} is none of {', '.join(MEASURES)}")
-    for method in study.methods:
-        _trainings(study, method)
 
 
 def plan(study: Study) -> list[dict[str, Any]]:
@@ -48,7 +61,7 @@ def plan(study: Study) -> list[dict[str, Any]]:
     ----------
     study : Study
     """
-    settings = _settings(study)
+    settings = settings_of(study)
     trainings = {method.name: _trainings(study, method) for method in study.methods}
     seeds = sorted({seed for method in study.methods for seed in method.seeds})
     return [
@@ -60,6 +73,7 @@ def plan(study: Study) -> list[dict[str, Any]]:
             "split": settings["split"],
             "method": method.name,
             "training": trainings[method.name][data_set],
+            "windows": settings["windows"],
             "seed": seed,
         }
         for seed in seeds
@@ -69,35 +83,58 @@ def plan(study: Study) -> list[dict[str, Any]]:
     ]
 
 
-def run(specification: dict[str, Any], data_dir: Path | None) -> dict[str, Any]:
-    """Train once: accuracy on both parts, and the time.
+def batch_of(specification: dict[str, Any]) -> str:
+    """Runs for which this is the same are trained together."""
+    from hitrate_lab.training import linear
+
+    spec, training = specification, specification["training"]
+    place = [spec["data_set"], spec["follow"], spec["split"], spec["windows"]]
+    if training["model"] == "logistic regression":
+        return canonical([*place, training])
+    return canonical([*place, *(training[key] for key in linear.COMMON)])
+
+
+def run_batch(
+    specifications: Sequence[dict[str, Any]],
+    data_dir: Path | None,
+    known: Mapping[str, dict[str, Any]],
+    device: str,
+) -> list[dict[str, Any] | Exception]:
+    """Train all of a batch: accuracy on both parts, and each one's share of the time.
 
     Parameters
     ----------
-    specification : dict
-        One of `plan`.
+    specifications : sequence of dict
+        Some of `plan` that share `batch_of`.
     data_dir : Path, optional
+    known : mapping
+        Not used: no run needs another's result.
+    device : str
+        Of torch.
     """
-    name = specification["data_set"].removeprefix(COLLECTION)
-    data = _read(name, specification["split"], specification["follow"], data_dir)
-    training, seed = specification["training"], specification["seed"]
+    spec = specifications[0]
+    name = spec["data_set"].removeprefix(COLLECTION)
+    data = read(name, spec["split"], spec["follow"], data_dir)
+    parts = (data.X_train, data.y_train), (data.X_test, data.y_test)
+    pairs = [(each["training"], each["seed"]) for each in specifications]
     begun = time.perf_counter()
-    if training["model"] == "logistic regression":
-        found, more = _logistic_regression(data, training)
-    else:
-        found, more = _trained(data, training, seed)
-    seconds = time.perf_counter() - begun
-    return {
-        "train_accuracy": float(np.mean(found[0] == data.y_train)),
-        "test_accuracy": float(np.mean(found[1] == data.y_test)),
+    found = accuracies(parts, len(data.classes), pairs, device, spec["windows"])
+    shape = {
         "train_rows": len(data.y_train),
         "test_rows": len(data.y_test),
         "features": data.X_train.shape[1],
         "classes": len(data.classes),
-        "seconds": round(seconds, 3),
+        "seconds": round((time.perf_counter() - begun) / len(pairs), 3),
+        "trained_together": len(pairs),
         "processor": processor(),
-        **more,
+        "device": device_name(device),
     }
+    return [
+        each
+        if isinstance(each, Exception)
+        else {**dict(zip(MEASURES, each.pop("accuracy"), strict=True)), **shape, **each}
+        for each in found
+    ]
 
 
 def cells(
@@ -109,13 +146,54 @@ def cells(
 
 
 @functools.lru_cache(maxsize=4)
-def _read(name: str, split: int, follow: str, data_dir: Path | None) -> PublishedSet:
+def read(name: str, split: int, follow: str, data_dir: Path | None) -> PublishedSet:
+    """A data set, prepared as the paper's; kept for the next run."""
     return read_exact(name, seed=split, follow=follow, data_dir=data_dir)
 
 
+def accuracies(
+    parts: tuple[tuple[Any, Any], tuple[Any, Any]],
+    classes: int,
+    pairs: Sequence[tuple[dict[str, Any], int]],
+    device: str,
+    windows: int = 0,
+) -> list[dict[str, Any] | Exception]:
+    """Train for each pair of a training and a seed on the first part of the rows.
+
+    Returns
+    -------
+    list
+        For each pair a dict with its "accuracy" on both parts and what else is known of it, or what
+        went wrong.
+    """
+    different = {canonical(training): training for training, _ in pairs}
+    if pairs[0][0]["model"] == "logistic regression":
+        fitted = {key: _logistic_regression(parts, each) for key, each in different.items()}
+        return [dict(fitted[canonical(training)]) for training, _ in pairs]
+    from hitrate_lab.training.linear import train_linears
+
+    seeds = sorted({seed for _, seed in pairs})
+    (x, y), _ = parts
+    trained = train_linears(
+        x, y, classes, list(different.values()), seeds, device=device, windows=windows
+    )
+    right = [(trained.predicted(x) == y).mean(2) for x, y in parts]
+    finite = trained.weights.isfinite().all(3).all(2).cpu()
+    found: list[dict[str, Any] | Exception] = []
+    for training, seed in pairs:
+        at = seeds.index(seed), list(different).index(canonical(training))
+        if not finite[at]:
+            found.append(FloatingPointError("training diverged: weights are not finite"))
+            continue
+        norms = [float(f"{norm:.4g}") for norm in trained.norms[at].tolist()]
+        more = {"gradient_norms": norms} if windows else {}
+        found.append({"accuracy": [float(each[at]) for each in right], **more})
+    return found
+
+
 def _logistic_regression(
-    data: PublishedSet, training: dict[str, Any]
-) -> tuple[tuple[Any, Any], dict[str, Any]]:
+    parts: tuple[tuple[Any, Any], tuple[Any, Any]], training: dict[str, Any]
+) -> dict[str, Any]:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
@@ -126,67 +204,57 @@ def _logistic_regression(
     with warnings.catch_warnings():
         # Told in the result instead. Rows that can be separated have no minimum to arrive at.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(data.X_train, data.y_train)
+        model.fit(*parts[0])
     iterations = int(np.max(model.n_iter_))
-    more = {"iterations": iterations, "converged": iterations < MOST_ITERATIONS}
-    return (model.predict(data.X_train), model.predict(data.X_test)), more
+    return {
+        "accuracy": [float(np.mean(model.predict(x) == y)) for x, y in parts],
+        "iterations": iterations,
+        "converged": iterations < MOST_ITERATIONS,
+    }
 
 
-def _trained(
-    data: PublishedSet, training: dict[str, Any], seed: int
-) -> tuple[tuple[Any, Any], dict[str, Any]]:
-    from hitrate_lab.protocols.exact_training import predicted, train_linear
+def device_name(device: str) -> str:
+    """What computes: the name of a GPU, or cpu."""
+    if not device.startswith("cuda"):
+        return device
+    import torch
 
-    weights = train_linear(data.X_train, data.y_train, len(data.classes), training, seed)
-    if not np.isfinite(weights).all():
-        raise FloatingPointError("training diverged: weights are not finite")
-    return (predicted(weights, data.X_train), predicted(weights, data.X_test)), {}
+    return torch.cuda.get_device_name(device)
 
 
-def _settings(study: Study) -> dict[str, Any]:
-    """The table [settings], checked."""
-    fields = study.fields()
+def settings_of(study: Study, fields: Fields | None = None) -> dict[str, Any]:
+    """The table [settings], checked; if `fields` are given, more of them may be taken."""
+    own = fields is None
+    fields = study.fields() if fields is None else fields
     found: dict[str, Any] = {
         "follow": fields.choice("follow", ("tables", "text")),
         "split": fields.whole("split"),
         "steps": fields.whole("steps", 1),
         "batch_size": fields.whole("batch_size", 2),
         "momentum": fields.number("momentum"),
+        "weight_decay": fields.number("weight_decay"),
+        "start": fields.choice("first_weights", ("uniform", "small")),
         "last_learning_rate": fields.number("last_learning_rate", above=True),
         "sigma": [fields.number(f"sigma_{end}", above=True) for end in ("first", "last")],
+        "windows": fields.whole("gradient_norms", default=0),
     }
     if not found["momentum"] < 1:
         fields.wrong("momentum", f"needs a number below 1, not {found['momentum']:g}")
-    fields.end()
+    if own:
+        fields.end()
     return found
 
 
 def _trainings(study: Study, method: StudyMethod) -> dict[str, dict[str, Any]]:
     """How a method is trained on each data set, checked."""
     fields = study.fields(method)
-    if fields.choice("model", ("logistic regression", "sgd")) == "logistic regression":
+    common = training_of(fields, settings_of(study))
+    if common["model"] == "logistic regression":
         given = fields.table("regularization")
         fields.end()
-        found = {
-            name: {"model": "logistic regression", "regularization": given.number(name)}
-            for name in study.data_sets
-        }
+        found = {name: {**common, "regularization": given.number(name)} for name in study.data_sets}
         given.end()
         return found
-    settings = _settings(study)
-    loss = fields.choice("loss", LOSSES)
-    exact = loss == "exact"
-    common = {
-        "model": "sgd",
-        "loss": loss,
-        **{key: settings[key] for key in ("steps", "batch_size", "momentum")},
-        "last_learning_rate": settings["last_learning_rate"],
-        "normalize_gradient": fields.flag("normalize_gradient"),
-        "sigma": None,
-    }
-    if exact:
-        sigma = fields.choice("sigma", ("scheduled", "learned"))
-        common["sigma"] = settings["sigma"] if sigma == "scheduled" else sigma
     table = fields.table("parameters")
     fields.end()
     trainings = {}
@@ -197,10 +265,34 @@ def _trainings(study: Study, method: StudyMethod) -> dict[str, dict[str, Any]]:
             "learning_rate": given.number("learning_rate", above=True),
             "clip": given.number("clip", default=None, above=True),
             "margin": given.number("margin", default=None),
-            "weight_decay": given.number("weight_decay", default=0.0),
         }
-        if loss == "cross_entropy" and trainings[name]["margin"] is not None:
+        if common["loss"] == "cross_entropy" and trainings[name]["margin"] is not None:
             given.wrong("margin", "cross entropy has none")
         given.end()
     table.end()
     return trainings
+
+
+def training_of(fields: Fields, settings: dict[str, Any]) -> dict[str, Any]:
+    """What a method's trainings have in common, checked; the parameters of each are not in it."""
+    if fields.choice("model", ("logistic regression", "sgd")) == "logistic regression":
+        return {"model": "logistic regression"}
+    common = {
+        "model": "sgd",
+        "loss": fields.choice("loss", LOSSES),
+        **{key: settings[key] for key in COMMON},
+        "weight_decay": fields.number("weight_decay", default=settings["weight_decay"]),
+        "normalize_gradient": fields.flag("normalize_gradient"),
+        "sigma": None,
+        "samples": None,
+        "rivals": None,
+    }
+    if common["loss"] == "hinge":
+        common["rivals"] = fields.choice("rivals", ("mean", "worst"))
+    if common["loss"] == "exact":
+        sigma = fields.choice("sigma", SIGMAS)
+        first, last = settings["sigma"]
+        # In the middle of the schedule that it replaces.
+        common["sigma"] = [LEARNED_FROM if sigma == "learned" else first, last, sigma]
+        common["samples"] = fields.whole("samples", 1, default=None)
+    return common

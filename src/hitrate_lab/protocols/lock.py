@@ -1,4 +1,4 @@
-"""One comparison at a time for each store; the lock ends with the process that holds it."""
+"""One comparison or study at a time for each store; the lock ends with the process that has it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def only_one(store: Path) -> Iterator[None]:
                 holder = os.read(file, 20).decode(errors="replace").strip()
                 who = f" (process {holder})" if holder.isdigit() else ""
                 raise BadInput(
-                    f"{store} is in use by another comparison{who}; "
+                    f"{store} is in use by another comparison or study{who}; "
                     "wait for its end, or name another file"
                 ) from error
         os.ftruncate(file, 0)

@@ -151,6 +151,13 @@ def extra_tables(study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
     return tables(study, [(run.specification, run.result) for run in runs])
 
 
+def score_tables(study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Test accuracies by data set and method, for the report's rankings."""
+    from hitrate_lab.protocols import mixing_summary
+
+    return mixing_summary.score_tables(study, [(run.specification, run.result) for run in runs])
+
+
 def best_of(history: History) -> list[list[dict[str, int]]]:
     """For each seed and learning rate the best epoch on validation rows.
 

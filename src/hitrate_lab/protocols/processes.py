@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import shutil
 import signal
@@ -23,31 +22,49 @@ DIED = "the process that ran it died; perhaps there was not enough memory"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a specification: a result, an error, or neither if it was too late to begin."""
+    """What came of a task: a result, an error, or neither if it was too late to begin."""
 
     number: int
-    result: dict[str, Any] | None = None
+    result: Any = None
     error: str | None = None
     traceback: str = ""
 
 
-def outcome_of(number: int, run: Callable[[], dict[str, Any]]) -> Outcome:
+def outcome_of(number: int, run: Callable[[], Any]) -> Outcome:
     """The result of a call; whatever it raises is its outcome."""
     try:
         return Outcome(number, result=run())
     except Exception as error:
-        line = " ".join(f"{type(error).__name__}: {error}".split())
-        return Outcome(number, error=line, traceback=traceback.format_exc())
+        return failed(number, error)
 
 
-def in_order_of_ending(calls: Iterable[Any], jobs: int, pre_dispatch: int) -> Iterator[Outcome]:
+def failed(number: int, error: Exception) -> Outcome:
+    """The outcome that an exception is: in a line, and in full."""
+    line = " ".join(f"{type(error).__name__}: {error}".split())
+    return Outcome(number, error=line, traceback="".join(traceback.format_exception(error)))
+
+
+def in_order_of_ending(
+    calls: Iterable[Any], jobs: int, pre_dispatch: int, folder: Path | None = None
+) -> Iterator[Outcome]:
     """What joblib's delayed calls give, in the order in which they end.
 
-    The end of the iteration, by whatever exception, is the end of the processes.
+    The end of the iteration, by whatever exception, is the end of the processes. They end with this
+    one too, whether they have begun a call or not.
+
+    Parameters
+    ----------
+    calls : iterable
+    jobs : int
+    pre_dispatch : int
+        Calls that are under way at a time.
+    folder : Path, optional
+        As for `become_a_worker`.
     """
     import joblib
 
-    with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
+    begin = {"initializer": become_a_worker, "initargs": (os.getpid(), folder)}
+    with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1, **begin):
         spread = joblib.Parallel(
             return_as="generator_unordered",
             batch_size=1,
@@ -64,7 +81,7 @@ def in_order_of_ending(calls: Iterable[Any], jobs: int, pre_dispatch: int) -> It
                 ended.close()
 
 
-def become_a_worker(parent: int, folder: Path | None = None) -> None:
+def become_a_worker(parent: int, folder: Path | None) -> None:
     """Leave Ctrl-C at a terminal, which reaches this process too, to the parent; end with it.
 
     Parameters
@@ -75,13 +92,8 @@ def become_a_worker(parent: int, folder: Path | None = None) -> None:
     """
     # A network would take the signal as the wish to stop early.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _end_with(parent, folder)
 
-
-@functools.lru_cache(maxsize=1)
-def _end_with(parent: int, folder: Path | None) -> None:
-    """Watch from now on whether the parent lives; one that was killed cannot end its workers."""
-
+    # One that was killed cannot end its workers: they watch whether it lives.
     def watch() -> None:
         # A process whose parent has died gets another one; Windows has no such thing.
         while os.getppid() == parent:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import pickle
 import tempfile
 import time
@@ -19,7 +18,6 @@ from hitrate_lab.protocols.one_run import one_run
 from hitrate_lab.protocols.processes import (
     DIED,
     Outcome,
-    become_a_worker,
     in_order_of_ending,
     one_thread,
     outcome_of,
@@ -75,16 +73,15 @@ def _spread(path: Path, tasks: list[Task], jobs: int) -> Iterator[Outcome]:
     """The outcomes of tasks, in the order in which they end."""
     import joblib
 
-    calls = (joblib.delayed(_in_a_worker)(path, task, os.getpid()) for task in tasks)
-    return in_order_of_ending(calls, jobs, pre_dispatch=jobs)
+    calls = (joblib.delayed(_in_a_worker)(path, task) for task in tasks)
+    return in_order_of_ending(calls, jobs, pre_dispatch=jobs, folder=path.parent)
 
 
-def _in_a_worker(path: Path, task: Task, parent: int) -> Outcome:
+def _in_a_worker(path: Path, task: Task) -> Outcome:
     """A task in a process of its own."""
     import torch
 
     torch.set_num_threads(1)
-    become_a_worker(parent, path.parent)
     return _outcome(_read(path), task)
 
 

@@ -1,4 +1,4 @@
-"""From a comparison to its page."""
+"""From a comparison or a study to its page, and to pictures as files."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import base64
 import hashlib
 import os
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitrate_lab.report.pictures import PICTURES
+from hitrate_lab.report.pictures.profile import profile
+from hitrate_lab.report.pictures.ranks import ranks
+from hitrate_lab.report.pictures.standalone import standalone
 from hitrate_lab.report.several import several
+from hitrate_lab.report.study import study
 from hitrate_lab.report.view import one
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-VIEWS = {"hitrate comparison": one, "hitrate comparisons": several}
+# By the document's format: what makes its view, its template, and what stands at the top.
+PAGES = {
+    "hitrate comparison": (one, "one.html.jinja", "hitrate compare"),
+    "hitrate comparisons": (several, "several.html.jinja", "hitrate compare"),
+    "hitrate study": (study, "study.html.jinja", "hitrate study"),
+}
 VERSION = 1
 
 
@@ -25,7 +35,7 @@ def view(document: dict[str, Any]) -> dict[str, Any]:
 
     Parameters
     ----------
-    document : what ``hitrate compare --json`` prints, or several of them together
+    document : what ``hitrate compare`` or ``hitrate study report`` print with ``--json``
 
     Raises
     ------
@@ -33,10 +43,10 @@ def view(document: dict[str, Any]) -> dict[str, Any]:
         For any other document, and for a version that this library does not know.
     """
     form = document.get("format") if isinstance(document, dict) else None
-    if not isinstance(form, str) or form not in VIEWS:
+    if not isinstance(form, str) or form not in PAGES:
         raise _bad_input(
             f"This is no comparison: its format is {form!r}, not 'hitrate comparison'. "
-            "Give the JSON that `hitrate compare --json` prints."
+            "Give the JSON that `hitrate compare --json` or `hitrate study report --json` prints."
         )
     parts = [document]
     if form == "hitrate comparisons":
@@ -44,18 +54,19 @@ def view(document: dict[str, Any]) -> dict[str, Any]:
     for part in parts:
         if part.get("version") != VERSION:
             raise _bad_input(
-                f"This comparison has version {part.get('version')!r}; this hitrate reads "
-                f"version {VERSION}. Run the comparison again, or install the hitrate it came from."
+                f"This {form.split()[1]} has version {part.get('version')!r}; this hitrate reads "
+                f"version {VERSION}. Make it again, or install the hitrate it came from."
             )
-    return {"format": form, **VIEWS[form](document)}
+    make, template, brand = PAGES[form]
+    return {"name": "", "lead": "", "template": template, "brand": brand, **make(document)}
 
 
 def render(document: dict[str, Any]) -> str:
-    """The page of a comparison, or of several: one HTML file that loads nothing.
+    """The page of a comparison, of several, or of a study: one HTML file that loads nothing.
 
     Parameters
     ----------
-    document : what ``hitrate compare --json`` prints, or several of them together
+    document : what ``hitrate compare`` or ``hitrate study report`` print with ``--json``
 
     Returns
     -------
@@ -71,7 +82,7 @@ def write_report(document: dict[str, Any], path: str | Path) -> Path:
 
     Parameters
     ----------
-    document : what ``hitrate compare --json`` prints, or several of them together
+    document : what ``hitrate compare`` or ``hitrate study report`` print with ``--json``
     path : the file; one that exists is replaced
 
     Returns
@@ -79,15 +90,47 @@ def write_report(document: dict[str, Any], path: str | Path) -> Path:
     Path
     """
     path = Path(path)
-    text = render(document)
+    _write(path, render(document))
+    return path
+
+
+def write_pictures(document: dict[str, Any], folder: str | Path) -> list[Path]:
+    """Write the diagrams of a study's rankings as .svg files that need no page.
+
+    Parameters
+    ----------
+    document : what ``hitrate study report --json`` prints
+    folder : made if it is not there; files that exist are replaced
+
+    Returns
+    -------
+    list of Path
+        Two for each ranking, such as linear-ranks.svg and linear-profile.svg; none where there are
+        no ranks.
+    """
+    style = resources.files("hitrate_lab.report").joinpath("templates/style.css").read_text("utf-8")
+    written = []
+    for ranking in view(document).get("rankings", []):
+        for kind, draw, drawn in (
+            ("ranks", ranks, ranking["diagram"]),
+            ("profile", profile, ranking["profiles"]),
+        ):
+            if drawn is not None:
+                name = f"{ranking['name']}-{kind}"
+                path = Path(folder) / f"{name}.svg"
+                _write(path, standalone(draw(drawn, name, wide=True), style))
+                written.append(path)
+    return written
+
+
+def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+        temporary.write_text(text, encoding="utf-8", errors="replace", newline="\n")
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    return path
 
 
 def _bad_input(message: str) -> ValueError:

@@ -1,77 +1,76 @@
-"""Several data sets: average ranks and what difference between them counts (Demšar, 2006)."""
+"""Mean ranks over data sets, and which of them differ: what the diagram of both pages shows."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from hitrate_lab.report.closer import View
+from hitrate_lab.report.view import ALPHA
+from hitrate_lab.report.wording import MINUS, significant
 
 
-def average_ranks(scores: Sequence[Sequence[float]]) -> list[float]:
-    """Mean rank of each method, 1 for the highest score; equal scores share their mean rank.
+def diagram(
+    labels: Sequence[str],
+    means: Sequence[float],
+    groups: Sequence[Sequence[int]],
+    baselines: Collection[int] = (),
+) -> View:
+    """A critical-difference diagram: methods by mean rank, and the bars that join them.
+
+    A bar stands for a largest group of methods of which no two are told apart. By Conover's test
+    a pair's p-value is the smaller the further its mean ranks are apart, so a group has no gaps,
+    and a bar from its best to its worst method joins these and no others.
 
     Parameters
     ----------
-    scores : one row per data set, one column per method
+    labels : what each method is called
+    means : its mean rank
+    groups : methods by their places in `labels`, best first, as from `Conover.groups`; or all
+        methods, where Friedman's test does not tell them apart
+    baselines : methods to be marked as such
 
-    Examples
-    --------
-    >>> average_ranks([[0.9, 0.8, 0.8], [0.7, 0.6, 0.5]])
-    [1.0, 2.25, 2.75]
+    Returns
+    -------
+    dict
+        "methods", best first; "groups", the first and the last of each in that order; "summary".
     """
-    from hitrate_lab.statistics import mid_ranks
+    order = sorted(range(len(labels)), key=means.__getitem__)
+    place = {method: at for at, method in enumerate(order)}
+    methods = [
+        {"index": i, "label": labels[i], "rank": means[i], "is_baseline": i in baselines}
+        for i in order
+    ]
+    words = "; ".join(f"{method['label']} {method['rank']:.2f}" for method in methods)
+    joined = "; ".join(" and ".join(labels[i] for i in group) for group in groups)
+    return {
+        "methods": methods,
+        "groups": [(place[group[0]], place[group[-1]]) for group in groups],
+        "summary": f"Mean ranks: {words}. Not told apart: {joined or 'none'}.",
+    }
 
-    return [float(rank) for rank in mid_ranks(scores).mean(0)]
 
+def friedman_words(test: Mapping[str, Any], methods: int, data_sets: int) -> str:
+    """Friedman's test and Iman and Davenport's form of it, in a sentence or two.
 
-@cache
-def critical_difference(methods: int, data_sets: int, alpha: float = 0.05) -> float:
-    """Nemenyi's critical difference of two average ranks.
-
-    q sqrt(k (k + 1) / (6 N)) for k methods on N data sets, where q is the studentized range
-    statistic with infinite degrees of freedom over sqrt 2.
-
-    Examples
-    --------
-    >>> critical_difference(4, 14)
-    1.25
-
-    References
+    Parameters
     ----------
-    Demšar, "Statistical comparisons of classifiers over multiple data sets", JMLR 7, 2006.
+    test : "statistic" and "p" of χ², "f" (None where it is infinite) and "f_p"
+    methods : how many
+    data_sets : how many
     """
-    from scipy.stats import studentized_range
-
-    q = float(studentized_range.ppf(1 - alpha, methods, math.inf)) / math.sqrt(2)
-    return q * math.sqrt(methods * (methods + 1) / (6 * data_sets))
-
-
-def friedman_p(scores: Sequence[Sequence[float]]) -> float | None:
-    """Friedman's test that all methods rank the same; None with fewer than three methods.
-
-    Where all scores agree there is nothing to tell apart, and p is 1.
-    """
-    columns = list(zip(*scores, strict=True))
-    if len(columns) < 3 or len(scores) < 2:
-        return None
-    if all(len(set(row)) == 1 for row in scores):
-        return 1.0
-    from scipy.stats import friedmanchisquare
-
-    return float(friedmanchisquare(*columns).pvalue)
+    freedom = methods - 1
+    f = "infinite" if test["f"] is None else f"{test['f']:.2f}"
+    words = (
+        f"Friedman’s test that all methods rank the same: χ² = {test['statistic']:.2f} with "
+        f"{freedom} degrees of freedom, {_p(test['p'])}. Iman and Davenport’s form of it: F = {f} "
+        f"with {freedom} and {freedom * (data_sets - 1)}, {_p(test['f_p'])}."
+    )
+    if test["p"] >= ALPHA:
+        words += " At 5\u00a0% it does not tell them apart, so one bar joins them all."
+    return words
 
 
-def indistinct(ranks: Sequence[float], difference: float) -> list[tuple[int, int]]:
-    """First and last of the largest groups of sorted ranks that lie within one difference.
-
-    Examples
-    --------
-    >>> indistinct([1.0, 1.5, 2.2, 3.9], 1.0)
-    [(0, 1), (1, 2)]
-    """
-    groups: list[tuple[int, int]] = []
-    for first in range(len(ranks)):
-        last = max(i for i in range(first, len(ranks)) if ranks[i] - ranks[first] <= difference)
-        if last > first and (not groups or last > groups[-1][1]):
-            groups.append((first, last))
-    return groups
+def _p(p: float) -> str:
+    """An exact p-value; what is smaller than any number of the computer says so."""
+    return f"p = {significant(p, 2)}" if p > 0 else f"p < 1e{MINUS}300"

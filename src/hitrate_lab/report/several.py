@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from hitrate_lab.report.closer import View
-from hitrate_lab.report.ranks import (
-    average_ranks,
-    critical_difference,
-    friedman_p,
-    indistinct,
-)
+from hitrate_lab.report.ranks import diagram, friedman_words
 from hitrate_lab.report.view import ALPHA, one
-from hitrate_lab.report.wording import p_value, plural
+from hitrate_lab.report.wording import plural
 
 
 def several(document: dict[str, Any]) -> View:
@@ -22,70 +18,64 @@ def several(document: dict[str, Any]) -> View:
     baselines = {m["name"] for view in views for m in view["methods"] if m["is_baseline"]}
     scores = [{m["name"]: m for m in view["methods"] if m["mean"] is not None} for view in views]
     common = [name for name in labels if scores and all(name in found for found in scores)]
-    diagram = _diagram(common, labels, baselines, scores)
-    if diagram:
-        ranked = [method["name"] for method in diagram["methods"]]
+    ranks = _ranks(common, labels, baselines, scores)
+    if ranks:
+        ranked = [common[method["index"]] for method in ranks["methods"]]
         labels = {name: labels[name] for name in dict.fromkeys([*ranked, *labels])}
     return {
-        "headline": _headline(diagram, len(views)),
+        "headline": _headline(ranks, len(views)),
         "facts": [plural(len(views), "data set"), plural(len(labels), "method")],
         "comparisons": views,
         "columns": list(labels.values()),
         "table": [
             _row(view, found, list(labels)) for view, found in zip(views, scores, strict=True)
         ],
-        "ranks": diagram,
+        "ranks": ranks,
         "left_out": [labels[name] for name in labels if name not in common],
     }
 
 
-def _diagram(
+def _ranks(
     names: list[str],
     labels: dict[str, str],
     baselines: set[str],
     scores: list[dict[str, View]],
 ) -> View | None:
-    """Average ranks; None where there are not two data sets with two methods in common."""
+    """Mean ranks; None where there are not two data sets with two methods in common.
+
+    "behind" are the methods that the best is told apart from. If Friedman's test does not tell the
+    methods apart, no pair is.
+    """
     if len(names) < 2 or len(scores) < 2:
         return None
+    from hitrate_lab.statistics import conover, friedman
+
     table = [[found[name]["mean"] for name in names] for found in scores]
-    ranks = average_ranks(table)
-    order = sorted(range(len(names)), key=ranks.__getitem__)
-    difference = critical_difference(len(names), len(scores))
-    groups = indistinct([ranks[i] for i in order], difference)
-    methods = [
-        {
-            "name": names[i],
-            "label": labels[names[i]],
-            "rank": ranks[i],
-            "is_baseline": names[i] in baselines,
-        }
-        for i in order
-    ]
-    p = friedman_p(table)
-    words = "; ".join(f"{method['label']} {method['rank']:.2f}" for method in methods)
+    test, pairs = friedman(table), conover(table)
+    shown = [labels[name] for name in names]
+    marked = {i for i, name in enumerate(names) if name in baselines}
+    is_clear = test.p < ALPHA
+    best, *rest = pairs.order
+    behind = [shown[i] for i in rest if is_clear and pairs.adjusted[best, i] < ALPHA]
+    groups = pairs.groups(ALPHA) if is_clear else [pairs.order]
+    numbers = {**vars(test), "f": test.f if math.isfinite(test.f) else None}
     return {
-        "methods": methods,
-        "critical_difference": difference,
-        "groups": groups,
-        "data_sets": len(scores),
-        "friedman": None if p is None else p_value(p),
-        "is_clear": p is None or p < ALPHA,
-        "summary": f"Average ranks: {words}. Critical difference: {difference:.2f}.",
+        **diagram(shown, pairs.ranks, groups, marked),
+        "behind": behind,
+        "tests": friedman_words(numbers, len(names), len(scores)),
     }
 
 
-def _headline(diagram: View | None, data_sets: int) -> str:
-    if diagram is None:
+def _headline(ranks: View | None, data_sets: int) -> str:
+    if ranks is None:
         return f"{plural(data_sets, 'data set')}, each compared on its own."
-    best, *rest = diagram["methods"]
-    clear = [m for m in rest if m["rank"] - best["rank"] > diagram["critical_difference"]]
+    best, *rest = ranks["methods"]
     start = f"{best['label']} ranks best on average over {plural(data_sets, 'data set')}"
-    if not diagram["is_clear"] or not clear:
+    if not ranks["behind"]:
         return f"{start}, but not clearly ahead of any other method."
-    if len(clear) == len(rest):
+    if len(ranks["behind"]) == len(rest):
         return f"{start}, clearly ahead of every other method."
-    return f"{start}, clearly ahead of {_listed([m['label'] for m in clear])}."
+    return f"{start}, clearly ahead of {_listed(ranks['behind'])}."
 
 
 def _row(view: View, found: dict[str, View], names: list[str]) -> View:

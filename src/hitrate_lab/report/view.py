@@ -20,7 +20,7 @@ from hitrate_lab.report.wording import (
     significant,
 )
 
-# A difference counts below this p-value, after Holm's correction.
+# A difference counts below this p-value, after its correction for several methods.
 ALPHA = 0.05
 
 SETTINGS = {

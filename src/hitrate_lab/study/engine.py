@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -82,12 +82,15 @@ def run_study(
     cluster: str | None = None,
     data_dir: Path | None = None,
     retry: bool = False,
+    device: str = "cpu",
     observer: Callable[[Event], object] | None = None,
 ) -> Status:
     """Run what the store does not have yet, and keep each outcome at once.
 
     Whatever ends it, Ctrl-C, kill -9 or a loss of power, the same call goes on from there. Results
-    are never overwritten. A run that fails does not stop the others.
+    are never overwritten. A run that fails does not stop the others, except those that need its
+    result. What a protocol computes together is computed together again if a part of it is missing,
+    so that results do not depend on where it stopped.
 
     Parameters
     ----------
@@ -102,6 +105,8 @@ def run_study(
         As for `read_table`; on a cluster, of each worker.
     retry : bool
         Run again what failed in an earlier call.
+    device : str
+        Of torch, such as cuda, for protocols that can use it.
     observer : callable, optional
         Called with every `Event`, from the thread that called this function.
 
@@ -116,31 +121,27 @@ def run_study(
     if jobs is not None and cluster is not None:
         raise BadInput("jobs and cluster: the cluster has its own processes; give one of the two")
     plan = plan_of(study)
+    check_machine = getattr(protocol_named(study.protocol), "check_machine", None)
+    if check_machine is not None and cluster is None:
+        check_machine(study)
     check_data(study, data_dir)
-    tell = observer or (lambda event: None)
     path = Path(store)
     with only_one(path), Store(path) as runs:
         missing = runs.missing(plan, retry=retry)
         jobs = min(jobs or joblib.cpu_count(), max(len(missing), 1))
-        tasks = _tasks(study, missing, data_dir)
-        left = _Left(runs.runs(plan), missing, None if cluster else jobs)
-        done, failed = len(runs.runs(plan)), 0
-        tell(Event("planned", done, failed, len(plan), left=left.seconds()))
-        # Whatever ends the loop ends the processes.
-        with contextlib.closing(_outcomes(tasks, jobs, cluster)) as ended:
-            for outcome in ended:
-                spec, result = missing[outcome.number], outcome.result
-                if result is not None:
-                    done += runs.add(spec, result)
-                else:
-                    failed += 1
-                    runs.add_failure(spec, outcome.error or "", outcome.traceback)
-                seconds = None if result is None else result.get("seconds")
-                left.ended(spec, seconds)
-                kind = "failed" if result is None else "finished"
-                more = (spec, seconds, outcome.error, left.seconds())
-                tell(Event(kind, done, failed, len(plan), *more))
-        return _status(study, plan, path, runs)
+        finished = runs.runs(plan)
+        left = _Left(finished, missing, None if cluster else jobs)
+        keeper = _Keeper(runs, len(finished), len(plan), left, observer)
+        keeper.tell("planned")
+        protocol, waiting = protocol_named(study.protocol), _batches(study, plan, missing)
+        while True:
+            tasks = _ready(study, protocol, plan, waiting, runs, data_dir, device)
+            if not tasks:
+                return _status(study, plan, path, runs)
+            # Whatever ends the loop ends the processes.
+            with contextlib.closing(_outcomes(tasks, jobs, cluster)) as ended:
+                for outcome in ended:
+                    keeper.keep(waiting.pop(outcome.number), outcome)
 
 
 def status_of(study: Study, store: Path | str) -> Status:
@@ -186,10 +187,84 @@ def check_data(study: Study, data_dir: Path | None) -> None:
         )
 
 
-def _tasks(study: Study, missing: Sequence[dict[str, Any]], data_dir: Path | None) -> list[Task]:
+def _batches(
+    study: Study, plan: list[dict[str, Any]], missing: list[dict[str, Any]]
+) -> dict[int, list[dict[str, Any]]]:
+    """Specifications that are run together, of which one or more are missing, by number."""
+    batch_of = getattr(protocol_named(study.protocol), "batch_of", key_of)
+    batches: dict[str, list[dict[str, Any]]] = {}
+    for spec in plan:
+        batches.setdefault(batch_of(spec), []).append(spec)
+    wanted = dict.fromkeys(batch_of(spec) for spec in missing)
+    return {number: batches[key] for number, key in enumerate(wanted)}
+
+
+def _ready(
+    study: Study,
+    protocol: Any,
+    plan: list[dict[str, Any]],
+    waiting: dict[int, list[dict[str, Any]]],
+    runs: Store,
+    data_dir: Path | None,
+    device: str,
+) -> list[Task]:
+    """Tasks for the batches that can begin: all that they need is there."""
     module = PROTOCOLS[study.protocol]
     folder = None if data_dir is None else Path(data_dir).resolve()
-    return [(k, module, spec, folder) for k, spec in enumerate(missing)]
+    needs: Any = getattr(protocol, "needs", None)
+    results = {run.key: run.result for run in runs.runs(plan)} if needs else {}
+    tasks = []
+    for number, specs in waiting.items():
+        needed = (
+            {key_of(other) for spec in specs for other in needs(spec, plan)} if needs else set()
+        )
+        if needed <= results.keys():
+            known = {key: results[key] for key in needed}
+            tasks.append(Task(number, module, specs, folder, known, device))
+    return tasks
+
+
+class _Keeper:
+    """Keeps what comes of runs, and tells of it."""
+
+    def __init__(
+        self,
+        runs: Store,
+        done: int,
+        planned: int,
+        left: _Left,
+        observer: Callable[[Event], object] | None,
+    ) -> None:
+        self._runs, self._left, self._observer = runs, left, observer
+        self._done, self._failed, self._planned = done, 0, planned
+
+    def keep(self, specs: list[dict[str, Any]], outcome: Outcome) -> None:
+        """Put the outcome of a batch into the store; what is there already stays."""
+        for k, spec in enumerate(specs):
+            # What ended a whole batch ended each of its runs.
+            each = outcome if outcome.result is None else outcome.result[k]
+            if each.result is None:
+                self._failed += 1
+                self._runs.add_failure(spec, each.error or "", each.traceback)
+            elif self._runs.add(spec, each.result):
+                self._done += 1
+            else:
+                continue
+            seconds = None if each.result is None else each.result.get("seconds")
+            self._left.ended(spec, seconds)
+            self.tell("failed" if each.result is None else "finished", spec, seconds, each.error)
+
+    def tell(
+        self,
+        kind: str,
+        spec: dict[str, Any] | None = None,
+        seconds: float | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Call the observer, if there is one."""
+        if self._observer is not None:
+            counts = self._done, self._failed, self._planned
+            self._observer(Event(kind, *counts, spec, seconds, error, self._left.seconds()))
 
 
 def _outcomes(tasks: list[Task], jobs: int, cluster: str | None) -> Generator[Outcome]:

@@ -122,6 +122,19 @@ class Fields:
                 self.wrong(key, f"needs {what}, not {value:g}")
         return value  # type: ignore[no-any-return]
 
+    def numbers(self, key: str, least: float = 0.0) -> list[float]:
+        """A list of different finite numbers, one or more."""
+        values = self.taken(key, list, "a list of numbers")
+        for value in values:
+            right = isinstance(value, int | float) and not isinstance(value, bool)
+            if not right or not math.isfinite(value) or value < least:
+                what = f"a list of numbers of at least {least:g}"
+                self.wrong(key, f"needs {what}, but has {_shown(value)}")
+        if not values:
+            self.wrong(key, "needs one or more")
+        self.unique(key, values)
+        return [float(value) for value in values]
+
     def seeds(self, key: str, default: Any = MISSING) -> list[int]:
         """A list of different whole numbers."""
         values = self.taken(key, list, "a list of whole numbers", default)

@@ -21,14 +21,16 @@ FOLDER = "studies"
 class StudyMethod:
     """One column of the report.
 
-    `settings` are the protocol's own. `paper` has the mean and, where it is printed, the standard
-    deviation, by measure and data set.
+    A `variant` stands beside the others, and is not counted when the best is sought. `settings` are
+    the protocol's own. `paper` has the mean and, where it is printed, the standard deviation, by
+    measure and data set.
     """
 
     name: str
     seeds: tuple[int, ...]
     settings: dict[str, Any]
     paper: dict[str, dict[str, tuple[float, float | None]]]
+    variant: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,8 @@ def _method(
                 column.wrong(data_set, "is no data set of this study")
             paper[measure][data_set] = column.mean_and_deviation(data_set)
     seeds = tuple(fields.seeds("seeds", default=list(seeds)))
-    return StudyMethod(name, seeds, fields.rest(), paper)
+    variant = fields.flag("variant", default=False)
+    return StudyMethod(name, seeds, fields.rest(), paper, variant)
 
 
 def folders() -> list[Path]:

@@ -6,7 +6,11 @@ import importlib
 from typing import Any
 
 PROTOCOLS = {
+    "exact cost": "hitrate_lab.protocols.exact_cost",
+    "exact search": "hitrate_lab.protocols.exact_search",
     "exact tables": "hitrate_lab.protocols.exact_tables",
+    "mixing escape": "hitrate_lab.protocols.mixing_escape",
+    "mixing gradient norm": "hitrate_lab.protocols.mixing_gradient_norm",
     "mixing table": "hitrate_lab.protocols.mixing_table",
 }
 

@@ -1,4 +1,4 @@
-"""A study's results beside the paper's: rows -> dict -> Markdown, CSV or Parquet."""
+"""A study's results beside the paper's: runs -> dict; and all runs as CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hitrate_lab.store import Run, Store
 from hitrate_lab.study.engine import plan_of, status_of
 from hitrate_lab.study.file import Study, StudyMethod
 from hitrate_lab.study.protocols import protocol_named
+from hitrate_lab.study.rankings import rankings
 
 # Printed decimals, and the half of the last one, by which a printed number may be off.
 DECIMALS = 2
@@ -41,6 +42,9 @@ def document(study: Study, store: Path | str) -> dict[str, Any]:
             values.setdefault((measure, data_set, method), []).append(value)
     whole = {name for name, count in status.data_sets.items() if count["done"] == count["planned"]}
     extra = getattr(protocol, "extra_tables", None)
+    tables = [
+        _table(study, measure, title, values, whole) for measure, title in study.measures.items()
+    ]
     return {
         "format": "hitrate study",
         "version": 1,
@@ -54,11 +58,9 @@ def document(study: Study, store: Path | str) -> dict[str, Any]:
         "seconds": status.seconds,
         "made_with": sorted({json.dumps(run.versions, sort_keys=True) for run in runs}),
         "processors": sorted({run.result.get("processor", "") for run in runs} - {""}),
-        "tables": [
-            _table(study, measure, title, values, whole)
-            for measure, title in study.measures.items()
-        ],
+        "tables": tables,
         "extra_tables": [] if extra is None else extra(study, runs),
+        "rankings": rankings(study, runs, tables),
     }
 
 
@@ -110,16 +112,18 @@ def _table(
 ) -> dict[str, Any]:
     """One measure: a row for each data set, a cell for each method, and who is best.
 
-    Data sets that are not in `whole` lack runs: nobody is best there yet.
+    Data sets that are not in `whole` lack runs: nobody is best there yet. Variants never are.
     """
+    variants = [method.name for method in study.methods if method.variant]
     rows: list[dict[str, Any]] = []
     for data_set in study.data_sets:
         done = data_set in whole
         cells = {
             method.name: _cell(method, measure, data_set, values, done) for method in study.methods
         }
-        ours = {name: cell["mean"] if done else None for name, cell in cells.items()}
-        theirs = {name: cell["paper"] for name, cell in cells.items()}
+        counted = {name: cell for name, cell in cells.items() if name not in variants}
+        ours = {name: cell["mean"] if done else None for name, cell in counted.items()}
+        theirs = {name: cell["paper"] for name, cell in counted.items()}
         rows.append(
             {
                 "data_set": data_set,
@@ -136,6 +140,7 @@ def _table(
         "measure": measure,
         "title": title,
         "methods": names,
+        "variants": variants,
         "rows": rows,
         "within": sum(judged),
         "judged": len(judged),
@@ -175,102 +180,6 @@ def _best(means: dict[str, float | None]) -> list[str]:
     if len(printed) < len(means) or len(means) < 2:
         return []
     return [name for name, mean in printed.items() if mean == max(printed.values())]
-
-
-def markdown(report: dict[str, Any]) -> str:
-    """The report as a page of Markdown.
-
-    Parameters
-    ----------
-    report : dict
-        As from `document`.
-    """
-    lines = [f"# {report['title']}", "", f"Reproduces {report['reproduces']}.", ""]
-    lines.append(_progress(report))
-    for table in report["tables"]:
-        lines += ["", f"## {table['title']}", ""]
-        lines += _markdown_table(table)
-        lines += ["", *_findings(table)]
-    for table in report["extra_tables"]:
-        lines += ["", f"## {table['title']}", ""]
-        lines += _lines([table["head"], ["---"] * len(table["head"]), *table["rows"]])
-        lines += ["", table["text"]]
-    if report["differences"]:
-        lines += ["", "## Where this differs from the paper", ""]
-        lines += [f"- {difference}" for difference in report["differences"]]
-    for machine in report["processors"]:
-        lines += ["", f"Processor: {machine}."]
-    for made_with in report["made_with"]:
-        parts = json.loads(made_with)
-        lines += ["", f"Made with {', '.join(f'{k} {v}' for k, v in parts.items())}."]
-    return "\n".join(lines) + "\n"
-
-
-def _progress(report: dict[str, Any]) -> str:
-    failed = f", {report['failed']} failed" if report["failed"] else ""
-    return (
-        f"{report['done']} of {report['planned']} runs{failed}; {report['seconds']:,.0f} s of "
-        "training in all. Mean ± standard deviation (n), the paper's beside ours; the best of "
-        "each row is bold, as printed."
-    )
-
-
-def _markdown_table(table: dict[str, Any]) -> list[str]:
-    head, rule = ["data set"], ["---"]
-    for name in table["methods"]:
-        head += [name, "paper"]
-        rule += ["---:", "---:"]
-    rows = [head, rule]
-    for row in table["rows"]:
-        line = [row["data_set"].split("/")[-1]]
-        for name in table["methods"]:
-            cell = row["cells"][name]
-            ours = _number(cell["mean"], cell["std"])
-            if cell["n"]:
-                ours = f"{_bold(ours, name in row['best'])} ({cell['n']})"
-            paper = _bold(_number(cell["paper"], cell["paper_std"]), name in row["paper_best"])
-            line += [ours, paper]
-        rows.append(line)
-    total = ["best or equal"]
-    for name in table["methods"]:
-        total += [str(table["best"][name]), str(table["paper_best"][name])]
-    rows.append(total)
-    return _lines(rows)
-
-
-def _lines(rows: list[list[str]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in rows]
-
-
-def _findings(table: dict[str, Any]) -> list[str]:
-    """How much agrees with the paper, and who wins where."""
-    lines = []
-    if table["judged"]:
-        lines.append(
-            "The paper's number is within two standard deviations of our mean, or as close as its "
-            f"rounding, in {table['within']} of {table['judged']} cells."
-        )
-    for name in table["methods"]:
-        where = [row["data_set"].split("/")[-1] for row in table["rows"] if row["best"] == [name]]
-        if where:
-            lines.append(f"{name} alone is best on {', '.join(where)}.")
-    shared = [row["data_set"].split("/")[-1] for row in table["rows"] if len(row["best"]) > 1]
-    if shared:
-        lines.append(f"Several are best on {', '.join(shared)}.")
-    unfinished = sum(not row["complete"] for row in table["rows"])
-    if unfinished:
-        lines.append(f"Rows that are not complete yet, and not judged: {unfinished}.")
-    return [" ".join(lines)]
-
-
-def _number(mean: float | None, std: float | None) -> str:
-    if mean is None:
-        return "-"
-    return f"{mean:.{DECIMALS}f}" + ("" if std is None else f" ± {std:.{DECIMALS}f}")
-
-
-def _bold(text: str, best: bool) -> str:
-    return f"**{text}**" if best else text
 
 
 def rows_of(study: Study, store: Path | str) -> list[dict[str, Any]]:

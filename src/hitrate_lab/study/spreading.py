@@ -1,30 +1,43 @@
 """Runs spread over processes of this machine, or over a Dask cluster, in any order of ending.
 
-A task is a number, the name of a protocol's module, a specification and the data folder. Dask is
-used through its own client: joblib's backend for it waits forever for a task whose workers died.
+Dask is used through its own client: joblib's backend for it waits forever for a task whose workers
+died.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import importlib
-import os
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hitrate_lab.data.bad_input import BadInput
 from hitrate_lab.protocols.processes import (
     DIED,
     Outcome,
-    become_a_worker,
+    failed,
     in_order_of_ending,
     one_thread,
     outcome_of,
 )
 
-Task = tuple[int, str, dict[str, Any], Path | None]
+
+class Task(NamedTuple):
+    """Specifications that are run together, one or more, and what they are run with.
+
+    `module` is the name of a protocol's. `known` has results that they need, by key.
+    """
+
+    number: int
+    module: str
+    specifications: list[dict[str, Any]]
+    data_dir: Path | None
+    known: dict[str, dict[str, Any]]
+    device: str
+
 
 # Seconds to wait for a cluster and its first worker.
 PATIENCE = 30
@@ -40,10 +53,11 @@ def in_processes(tasks: Sequence[Task], jobs: int) -> Generator[Outcome]:
     """`jobs` tasks at a time, in processes that end with the iteration.
 
     If a process dies, what was under way is begun again, one task at a time: only one that takes
-    its process along a second time, and alone, fails.
+    its process along twice more, and alone, fails.
     """
-    waiting = {task[0]: task for task in tasks}
+    waiting = {task.number: task for task in tasks}
     suspects: list[int] = []
+    deaths: collections.Counter[int] = collections.Counter()
     while waiting:
         alone = [waiting[number] for number in suspects if number in waiting]
         begun: list[int] = []
@@ -56,8 +70,11 @@ def in_processes(tasks: Sequence[Task], jobs: int) -> Generator[Outcome]:
             if not alone or not under_way:
                 suspects = under_way
                 continue
-            del waiting[under_way[-1]]
-            yield Outcome(under_way[-1], error=DIED, traceback=f"{DIED}\n{error}")
+            last = under_way[-1]
+            deaths[last] += 1
+            if deaths[last] > 1:
+                del waiting[last]
+                yield Outcome(last, error=DIED, traceback=f"{DIED}\n{error}")
 
 
 def _spread(tasks: list[Task], jobs: int, begun: list[int], alone: bool) -> Iterator[Outcome]:
@@ -66,8 +83,8 @@ def _spread(tasks: list[Task], jobs: int, begun: list[int], alone: bool) -> Iter
 
     def beginning() -> Iterator[Any]:
         for task in tasks:
-            begun.append(task[0])
-            yield joblib.delayed(_in_a_worker)(task, os.getpid())
+            begun.append(task.number)
+            yield joblib.delayed(_outcome)(task)
 
     # Threads are limited by the environment of the new processes. With n_jobs=1 there were none.
     return in_order_of_ending(beginning(), max(jobs, 2), pre_dispatch=1 if alone else jobs)
@@ -101,7 +118,7 @@ def on_cluster(tasks: Sequence[Task], address: str) -> Generator[Outcome]:
         futures = {client.submit(_on_a_node, task, pure=False): task for task in tasks}
         try:
             for future in distributed.as_completed(list(futures), loop=client.loop):
-                number = futures[future][0]
+                number = futures[future].number
                 try:
                     outcome = future.result()
                 except Exception as error:
@@ -148,9 +165,19 @@ def version_here() -> str:
 
 
 def _outcome(task: Task) -> Outcome:
-    """Run one task."""
-    number, module, specification, data_dir = task
-    return outcome_of(number, lambda: importlib.import_module(module).run(specification, data_dir))
+    """Run one task; its result has an `Outcome` for each specification."""
+    return outcome_of(task.number, lambda: _results(task))
+
+
+def _results(task: Task) -> list[Outcome]:
+    protocol = importlib.import_module(task.module)
+    if not hasattr(protocol, "run_batch"):
+        return [Outcome(0, protocol.run(spec, task.data_dir)) for spec in task.specifications]
+    found = protocol.run_batch(task.specifications, task.data_dir, task.known, task.device)
+    return [
+        failed(k, each) if isinstance(each, Exception) else Outcome(k, each)
+        for k, each in enumerate(found)
+    ]
 
 
 def _on_a_node(task: Task) -> Outcome:
@@ -158,10 +185,4 @@ def _on_a_node(task: Task) -> Outcome:
     import torch
 
     torch.set_num_threads(1)
-    return _outcome(task)
-
-
-def _in_a_worker(task: Task, parent: int) -> Outcome:
-    """A task in a process of its own."""
-    become_a_worker(parent)
     return _outcome(task)

@@ -7,6 +7,7 @@ from hitrate_lab.report.pictures.changes import mosaic
 from hitrate_lab.report.pictures.confusion import confusion
 from hitrate_lab.report.pictures.curve import curve
 from hitrate_lab.report.pictures.folds import folds
+from hitrate_lab.report.pictures.profile import profile
 from hitrate_lab.report.pictures.ranking import ranking
 from hitrate_lab.report.pictures.ranks import ranks
 from hitrate_lab.report.pictures.reliability import reliability
@@ -19,6 +20,7 @@ PICTURES = {
     "curve": curve,
     "mosaic": mosaic,
     "ranks": ranks,
+    "profile": profile,
 }
 
 __all__ = ["PICTURES"]

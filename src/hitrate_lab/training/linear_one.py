@@ -1,7 +1,9 @@
-"""A linear classifier trained as in EXACT's section 5.4: stochastic steps of a loss."""
+"""One linear classifier at a time, as anyone would write it: the twin of `linear.train_linears`."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,13 +11,19 @@ import torch
 from numpy.typing import NDArray
 
 from hitrate.recipes import recipe
-from hitrate.schedules import geometric
+from hitrate.schedules import Curve, geometric, linear
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-# Of the first weights; the paper does not say.
-START_SCALE = 0.01
+# First weights (F + 1, C - 1): of the size of those of `nn.Linear`, or close to 0.
+STARTS: dict[str, Callable[[tuple[int, int], torch.Generator], torch.Tensor]] = {
+    "uniform": lambda shape, random: (
+        (2 * torch.rand(shape, generator=random) - 1) / math.sqrt(shape[0] - 1)
+    ),
+    "small": lambda shape, random: 0.01 * torch.randn(shape, generator=random),
+}
+FALLS = {"geometric": geometric, "linear": linear}
 
 
 def train_linear(
@@ -34,9 +42,11 @@ def train_linear(
     classes : int
         C.
     training : dict
-        As `exact_tables` plans it: loss, steps, batch_size, momentum, weight_decay, learning_rate,
-        last_learning_rate, clip (of the gradient's norm, or None), margin (or None), sigma (of
-        EXACT: first and last, or "learned"; else None) and normalize_gradient.
+        As `exact_tables` plans it: loss, start (one of `STARTS`), steps, batch_size, momentum,
+        weight_decay, learning_rate, last_learning_rate, clip (of the gradient's norm, or None),
+        margin (or None), normalize_gradient; of EXACT, else None, sigma (first, last and how it
+        falls, or first, lowest and "learned") and samples (of Genz's method, or None to integrate
+        numerically); of hinge, else None, rivals ("worst", or the "mean" over all of them).
     seed : int
         Of the first weights and of the order of rows.
 
@@ -48,24 +58,30 @@ def train_linear(
     generator = torch.Generator().manual_seed(seed)
     rows = torch.from_numpy(np.ascontiguousarray(x, np.float32))
     target = torch.from_numpy(y)
-    weights = START_SCALE * torch.randn((x.shape[1] + 1, classes - 1), generator=generator)
+    weights = STARTS[training["start"]]((x.shape[1] + 1, classes - 1), generator)
     weights.requires_grad_()
     changes: dict[str, Any] = {}
     learned: list[torch.Tensor] = []
+    first_sigma, lowest, _ = training["sigma"] or (1.0, 1.0, None)
     if training["loss"] == "exact":
         changes["normalize"] = True
-        if training["sigma"] == "learned":
-            # From 1, in the middle of the schedule that it replaces.
+        curve = sigma_curve(training["sigma"])
+        if curve is None:
             learned = [torch.zeros((), requires_grad=True)]
         else:
-            changes["sigma"] = geometric(*training["sigma"])
+            changes["sigma"] = curve
+        if training["samples"] is not None:
+            random = torch.Generator().manual_seed(seed)
+            changes.update(method="genz", samples=training["samples"], generator=random)
     if training["margin"] is not None:
         changes["margin"] = training["margin"]
+    factor = 1.0
+    if training["rivals"] == "mean":
+        changes["rivals"], factor = "sum", 1 / (classes - 1)
     optimizer = torch.optim.SGD(
-        [weights, *learned],
+        [{"params": [weights], "weight_decay": training["weight_decay"]}, {"params": learned}],
         lr=first,
         momentum=training["momentum"],
-        weight_decay=training["weight_decay"],
     )
     plan = recipe(
         training["loss"],
@@ -84,13 +100,14 @@ def train_linear(
         scores = rows[some] @ weights[:-1] + weights[-1]
         logits = torch.nn.functional.pad(scores, (1, 0))
         optimizer.zero_grad()
-        sigma = [each.exp() for each in learned]
-        plan.loss(logits, target[some], *sigma).backward()
+        sigma = [(first_sigma * each.exp()).clamp(min=lowest) for each in learned]
+        (factor * plan.loss(logits, target[some], *sigma)).backward()
         if training["clip"] is not None:
             torch.nn.utils.clip_grad_norm_([weights, *learned], training["clip"])
         optimizer.step()
         plan.step()
-        optimizer.param_groups[0]["lr"] *= fall
+        for group in optimizer.param_groups:
+            group["lr"] *= fall
     return weights.detach().numpy()
 
 
@@ -99,3 +116,9 @@ def predicted(weights: NDArray[np.float32], x: Floats) -> Labels:
     scores = x.astype(np.float32) @ weights[:-1] + weights[-1]
     found: Labels = np.argmax(np.pad(scores, ((0, 0), (1, 0))), axis=1)
     return found
+
+
+def sigma_curve(sigma: list[Any]) -> Curve | None:
+    """How sigma moves from its first value to its last; None where it is learned."""
+    first, last, how = sigma
+    return None if how == "learned" else FALLS[how](first, last)
