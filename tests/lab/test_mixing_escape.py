@@ -13,7 +13,7 @@ from hitrate.links import Mixed
 from hitrate_lab.data import BadInput
 from hitrate_lab.data.published import names, read_uci
 from hitrate_lab.protocols import mixing_escape
-from hitrate_lab.study import document, markdown, read_study
+from hitrate_lab.study import read_study
 from hitrate_lab.study.report import load, stored_runs
 from hitrate_lab.training import Optimizer, Setting, Split, Variant, train_one
 from hitrate_lab.training.curvature import Terms, exact_noise, flat, network_logits
@@ -185,15 +185,3 @@ def test_the_committed_runs_show_what_the_page_says(study, store):
         for name, beta in betas.items():
             assert mixing_escape.scale_free(noise, name, "CE") < 1
             assert noise[name]["trace"] < (1 + beta) ** 3 * noise["CE"]["trace"]
-
-
-def test_the_page_has_the_tables_of_the_committed_runs(study, store):
-    report = document(study, store)
-    assert (report["done"], report["failed"]) == (40, 0)
-    text = markdown(report)
-    page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
-    shown = page.split("<!-- mixing-escape:start -->\n")[1].split("\n<!-- mixing-escape:end -->")[0]
-    parts = re.split(r"\n\n(?=\*\*)", shown)
-    assert len(parts) > 2
-    for part in parts:
-        assert re.sub(r"^\*\*(.+)\*\*\n", r"## \1\n", part) in text

@@ -104,11 +104,10 @@ def _apart(x: Floats, names: list[str], base: int) -> dict[str, str]:
 
 
 def score_tables(study: Study, runs: Runs) -> list[dict[str, Any]]:
-    """Test accuracy in percent for the report's rankings: a table for each model.
+    """Test accuracy in percent for the report's rankings, of data sets that have all runs.
 
-    A score is the mean over seeds and splits, of data sets that have them all. Table 4 is different
-    in two ways, which are the paper's: it tests each seed on its own, and it has only the methods
-    that the paper has.
+    For each model a table of means over seeds, then one for each seed, as in the paper's Figure 3.
+    They have all methods; Table 4 only those that the paper has.
 
     Parameters
     ----------
@@ -117,34 +116,38 @@ def score_tables(study: Study, runs: Runs) -> list[dict[str, Any]]:
         Specifications and results.
     """
     names = [method.name for method in study.methods]
-    splits = len(study.settings["splits"])
-    found: dict[str, dict[str, list[list[float]]]] = {}
+    seeds, splits = study.methods[0].seeds, len(study.settings["splits"])
+    # By model and data set, scores (splits, seeds, methods).
+    found: dict[str, dict[str, list[list[list[float]]]]] = {}
     for spec, result in runs:
-        rows = found.setdefault(spec["model"], {}).setdefault(spec["data_set"], [])
-        rows += [
-            [100 * _accuracy(spec, result, name, place, "first") for name in names]
-            for place in range(len(spec["seeds"]))
-        ]
-    seeds = len(study.methods[0].seeds)
-    times = f"{seeds} seeds" + (f" and {splits} splits" if splits > 1 else "")
-    text = f"A score is the test accuracy in percent, averaged over {times}"
-    listed = []
-    for model, measure in MEASURES.items():
-        whole = {
-            name: np.mean(rows, 0).tolist()
-            for name, rows in found.get(model, {}).items()
-            if len(rows) == seeds * splits
-        }
-        listed.append(
-            {
-                "title": model.capitalize(),
-                "name": f"mixing-{measure.removesuffix('_accuracy')}",
-                "text": f"{text}; the paper, and Table 4 here, test each seed on its own.",
-                "methods": names,
-                "data_sets": list(whole),
-                "scores": list(whole.values()),
-            }
+        found.setdefault(spec["model"], {}).setdefault(spec["data_set"], []).append(
+            [
+                [100 * _accuracy(spec, result, name, place, "first") for name in names]
+                for place in range(len(seeds))
+            ]
         )
+    over = f", averaged over {splits} splits" if splits > 1 else ""
+    parts = [("", slice(None), f", averaged over {len(seeds)} seeds{over and ' and splits'}")]
+    parts += [(f", seed {seed}", slice(k, k + 1), over) for k, seed in enumerate(seeds)]
+    listed = []
+    for part, places, how in parts:
+        for model, measure in MEASURES.items():
+            whole = {
+                name: np.mean(np.array(scores)[:, places], (0, 1)).tolist()
+                for name, scores in found.get(model, {}).items()
+                if len(scores) == splits
+            }
+            short = measure.removesuffix("_accuracy") + part.replace(", seed ", "-seed-")
+            listed.append(
+                {
+                    "title": model.capitalize() + part,
+                    "name": f"mixing-{short}",
+                    "text": f"A score is the test accuracy in percent{how}.",
+                    "methods": names,
+                    "data_sets": list(whole),
+                    "scores": list(whole.values()),
+                }
+            )
     return listed
 
 
