@@ -1,3 +1,5 @@
+from pathlib import Path
+
 from hitrate import __version__
 
 project = "hitrate"
@@ -27,7 +29,13 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"hitrate {release}"
 html_show_sourcelink = False
 # A page at the top has no pages beside it to list; a wide table needs the room of the contents.
-html_sidebars = {"*": [], "api": ["sidebar-nav-bs"]}
+html_sidebars = {"*": [], "reproduction/*": [], "api": ["sidebar-nav-bs"]}
+WIDE = ("losses/index", "recipes", "reproduction")
+WIDE += tuple(
+    f"reproduction/{page.stem}" for page in Path(__file__).parent.glob("reproduction/*.md")
+)
 html_theme_options = {
-    "secondary_sidebar_items": {"**": ["page-toc"], "losses/index": [], "recipes": []}
+    "secondary_sidebar_items": {"**": ["page-toc"], **{page: [] for page in WIDE}}
 }
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
