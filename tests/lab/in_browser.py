@@ -73,6 +73,8 @@ MISPLACED = """() => {
     const boxes = [];
     for (const text of svg.querySelectorAll('text')) {
       const inner = text.getBBox();
+      const moved = text.closest('g[transform]')?.transform.baseVal.consolidate().matrix;
+      if (moved) [inner.x, inner.y] = [inner.x + moved.e, inner.y + moved.f];
       const turned = text.hasAttribute('transform');
       const box = text.getBoundingClientRect();
       const label = svg.getAttribute('aria-labelledby') + ': ' + text.lastChild.textContent;

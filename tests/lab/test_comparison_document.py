@@ -239,6 +239,11 @@ def test_runs_of_different_versions_are_told():
     new = [replace(each, versions={"numpy": "2.5", "python": "3.11"}) for each in RUNS[1:]]
     *_, note = document(TABLE, SETTINGS, [old, *new])["table"]["notes"]
     assert note == "runs of different versions are mixed: numpy 2.4 and 2.5"
+    # Code that changed between runs is told as well, but is no mixture of versions.
+    made = [{"numpy": "2.5", "commit": f"c{k % 2}"} for k in range(len(RUNS))]
+    runs = [replace(run, versions=each) for run, each in zip(RUNS, made, strict=True)]
+    notes = document(TABLE, SETTINGS, runs)["table"]["notes"]
+    assert notes == ["a note", "runs are of hitrate's commits c0, c1"]
 
 
 def test_a_method_that_is_worse_is_no_winner():

@@ -62,7 +62,7 @@ def study():
 def test_the_plan_has_every_seed_of_every_cell_once(study):
     plan = plan_of(study)
     # Logistic regression has no randomness and is run once.
-    assert len(plan) == 10 * (5 * 5 + 1)
+    assert len(plan) == 10 * (6 * 5 + 1)
     assert [spec["seed"] for spec in plan] == sorted(spec["seed"] for spec in plan)
     assert len({(s["data_set"], s["method"], s["seed"]) for s in plan}) == len(plan)
 
@@ -138,18 +138,19 @@ COPIES = {
 }
 
 
-@pytest.mark.parametrize("rivals", ["worst", "mean"])
+# Only hinge loss has rivals to choose from.
+@pytest.mark.parametrize(
+    ("loss", "rivals"),
+    [("cross_entropy", None), ("hinge", "worst"), ("hinge", "mean"), ("exact", None)],
+)
 @pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
-@pytest.mark.parametrize("loss", COPIES)
-def test_many_at_once_are_what_one_after_the_other_gives(loss, load, rivals):
-    if rivals == "mean" and loss != "hinge":
-        pytest.skip("only hinge loss has rivals to choose from")
+def test_many_at_once_are_what_one_after_the_other_gives(loss, rivals, load):
     x, y = standardised(load)
     common = {
         **SGD,
         "loss": loss,
         "margin": None if loss == "cross_entropy" else 0.1,
-        "rivals": rivals if loss == "hinge" else None,
+        "rivals": rivals,
     }
     trainings, seeds = [{**common, **change} for change in COPIES[loss]], [0, 3]
     many = train_linears(x, y, y.max() + 1, trainings, seeds, windows=3)

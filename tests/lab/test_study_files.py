@@ -3,6 +3,7 @@
 import csv
 import json
 import statistics
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,8 @@ def test_a_report_is_what_one_computes_by_hand(tmp_path):
         best = max(means[data_set, "one"], means[data_set, "nine"])
         for k, method in enumerate(("one", "nine")):
             cells[k] = f"**{cells[k]}**" if means[data_set, method] == best else cells[k]
-        line = f"| {data_set} | {cells[0]} (6) | {paper} | {cells[1]} (6) | - |"
+        # The paper has no number of the second method, so there is no column for it.
+        line = f"| {data_set} | {cells[0]} (6) | {paper} | {cells[1]} (6) |"
         assert line in page.splitlines()
     close = sum(
         abs(statistics.mean(by_hand(store, name, "one")) - paper)
@@ -137,7 +139,7 @@ def test_rows_that_lack_runs_are_shown_and_not_judged(tmp_path):
     assert found["done"] == 3 and table["judged"] == 0
     assert [row["best"] for row in table["rows"]] == [[], []]
     page = markdown(found)
-    assert "| iris | 50.00 (1) | 95.00 ± 0.10 | 50.00 (1) | - |" in page
+    assert "| iris | 50.00 (1) | 95.00 ± 0.10 | 50.00 (1) |" in page.splitlines()
     assert "not complete yet, and not judged: 2" in page
 
 
@@ -215,6 +217,10 @@ def test_failures_are_shown_and_end_the_command_with_1(tmp_path, monkeypatch):
         (["run", "small.toml", "--jobs", "0"], "jobs=0: needs 1 or more"),
         (["run", "small.toml", "--jobs", "1", "--cluster", "x"], "give one of the two"),
         (["report", "small.toml", "--runs", "runs.xlsx"], ".csv or .parquet"),
+        (["report", "small.toml", "--html", "small.toml/page"], "page: cannot be written: "),
+        (["report", "small.toml", "--out", "small.toml/page"], "page: cannot be written: "),
+        (["report", "small.toml", "--html", "."], ".: cannot be written: "),
+        (["report", "small.toml", "--out", "."], ".: cannot be written: "),
     ],
 )
 def test_what_a_user_can_mend_is_one_line_and_exit_code_2(words, line, tmp_path, monkeypatch):
@@ -224,6 +230,39 @@ def test_what_a_user_can_mend_is_one_line_and_exit_code_2(words, line, tmp_path,
     assert found.exit_code == 2
     assert line in found.stderr and "Traceback" not in found.output
     assert all(each.startswith("hitrate: ") for each in found.stderr.splitlines())
+
+
+def test_what_cannot_be_written_leaves_no_file_behind(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path)
+    (tmp_path / "there").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    for option in ("--html", "--out"):
+        found = study_command("report", "small.toml", option, "there")
+        assert found.exit_code == 2 and "there: cannot be written" in found.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_studies_that_cannot_be_planned_are_listed_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "studies")
+    broken = tmp_path / "studies" / "broken.toml"
+    broken.write_text(text(name="broken").replace("title =", "title"))
+    # As if it were not installed.
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    listed = study_command("list", "--json")
+    assert listed.exit_code == 0, listed.output
+    rows = {row["name"]: row for row in json.loads(listed.stdout)}
+    assert (rows["small"]["planned"], rows["small"]["problem"]) == (24, None)
+    search = rows["exact_search"]
+    assert search["problem"].startswith("a search needs Optuna: pip install")
+    assert (search["planned"], search["done"]) == (None, None)
+    assert search["title"] == read_study(ROOT / "studies" / "exact_search.toml").title
+    assert rows["broken"]["problem"].startswith("studies/broken.toml: is not TOML")
+    lines = study_command("list").stdout.splitlines()
+    assert len(lines) == len(rows)
+    assert f"exact_search: {search['title']}, {search['problem']}" in lines
+    assert "small: Neighbours, 0 of 24 runs done" in lines
 
 
 def test_data_that_are_not_there_are_named_with_a_way_to_get_them(tmp_path):

@@ -1,5 +1,6 @@
 """The report of a study: its rankings against the statistics, and the page against both."""
 
+import base64
 import html
 import itertools
 import json
@@ -19,12 +20,16 @@ from hitrate_lab.report import render, write_pictures
 from hitrate_lab.report.page import view
 from hitrate_lab.report.pictures.profile import steps
 from hitrate_lab.statistics import conover, friedman, paired_effect, profiles, signed_rank
-from hitrate_lab.study import document, markdown, read_study, run_study
+from hitrate_lab.store import Store
+from hitrate_lab.study import document, markdown, plan_of, read_study, run_study
+from hitrate_lab.study.protocols import protocol_named
 from hitrate_lab.study.rankings import ranking
+from hitrate_lab.study.report import load, stored_runs
 
 pytest.importorskip("jinja2")
 
-MODELS = ("linear", "one hidden layer")
+# Rankings of Mixing's Table 4: by the mean of the seeds, then by each of them.
+RANKED = [(model, seed) for seed in (None, 0, 1) for model in ("linear", "one hidden layer")]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -35,15 +40,16 @@ def report(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def scores():
-    """By model: data sets by name, with the mean of two seeds for each method."""
-    found = {model: {} for model in MODELS}
+    """By model and seed, None for the mean of both: data sets by name, a number for each method."""
+    found = {each: {} for each in RANKED}
     for run in committed_runs():
         spec, chosen = run["specification"], run["result"]["chosen"]
-        means = [
-            100 * np.mean([seed["test_accuracy"] for seed in chosen[method["name"]]])
-            for method in spec["methods"]
-        ]
-        found[spec["model"]][spec["data_set"]] = np.round(means, 9)
+        for seed in (None, 0, 1):
+            means = [
+                100 * np.mean([e["test_accuracy"] for e in each if seed in (None, e["seed"])])
+                for each in (chosen[method["name"]] for method in spec["methods"])
+            ]
+            found[spec["model"], seed][spec["data_set"]] = np.round(means, 9)
     return found
 
 
@@ -52,9 +58,10 @@ def table_of(scores, ranked):
 
 
 def test_rankings_have_the_numbers_of_the_statistics(report, scores):
-    assert [each["title"] for each in report["rankings"]] == ["Linear", "One hidden layer"]
-    for model, ranked in zip(MODELS, report["rankings"], strict=True):
-        x = table_of(scores[model], ranked)
+    titles = [each["title"] for each in report["rankings"]]
+    assert titles[:3] == ["Linear", "One hidden layer", "Linear, seed 0"]
+    for each, ranked in zip(RANKED, report["rankings"], strict=True):
+        x = table_of(scores[each], ranked)
         assert x.shape == (120, 6)
         assert ranked["scores"] == x.tolist()
         test, pairs = friedman(x), conover(x)
@@ -118,7 +125,7 @@ def test_a_protocol_without_tables_of_its_own_ranks_by_the_means_of_each_measure
     titles = list(read_study(STUDY).measures.values())
     assert [each["title"] for each in found] == titles
     assert [each["name"] for each in found] == ["linear-accuracy", "hidden-accuracy"]
-    for ranked, whole in zip(found, report["rankings"], strict=True):
+    for ranked, whole in zip(found, report["rankings"][:2], strict=True):
         assert ranked["data_sets"] == some[1:]
         places = [whole["data_sets"].index(name) for name in some[1:]]
         assert ranked["scores"] == [pytest.approx(whole["scores"][k]) for k in places]
@@ -225,7 +232,13 @@ def test_an_unfinished_study_says_how_to_go_on(report, tmp_path):
 
 
 def test_hostile_words_change_no_element_of_the_page(report):
+    drawn = {key: f"picture's {key}" for key in ("name", "title", "text", "svg")}
+    report = {**report, "pictures": [drawn], "commits": ["a commit"], "devices": ["a device"]}
     attacks = {
+        "picture's title": "</h2><script>alert(3)</script>",
+        "picture's text": '" onerror="alert(4)',
+        "a commit": "</code><b>",
+        "a device": "<i>",
         "CE": "<script>alert(1)</script>",
         "EL": '" onload="alert(1)" x="',
         report["title"]: "</title></svg><script>alert(2)</script>",
@@ -240,8 +253,9 @@ def test_hostile_words_change_no_element_of_the_page(report):
     attacked, plain = (Page(render(renamed(report, names))) for names in (attacks, harmless))
     assert attacked.shape == plain.shape
     words = " ".join(attacked.texts)
-    for attack in attacks.values():
-        assert attack in words
+    for name, attack in attacks.items():
+        # What a picture says stands in an attribute.
+        assert attack in words or name == "picture's text"
 
 
 def test_hostile_names_stay_words_in_pictures(report, tmp_path):
@@ -267,8 +281,11 @@ def test_a_profile_is_drawn_at_the_shares_that_it_has(report):
 
 def test_pictures_are_files_that_need_no_style_sheet(report, tmp_path):
     paths = write_pictures(report, tmp_path)
-    names = ["linear-ranks", "linear-profile", "hidden-ranks", "hidden-profile"]
-    assert [path.name for path in paths] == [f"mixing-{name}.svg" for name in names]
+    parts = itertools.product(
+        ("", "-seed-0", "-seed-1"), ("linear", "hidden"), ("ranks", "profile")
+    )
+    names = [f"mixing-{model}{seed}-{kind}.svg" for seed, model, kind in parts]
+    assert [path.name for path in paths] == names
     for path, ranked in zip(paths, np.repeat(report["rankings"], 2), strict=True):
         root = ElementTree.parse(path).getroot()
         assert root.tag == f"{SVG}svg"
@@ -284,9 +301,11 @@ def test_pictures_are_files_that_need_no_style_sheet(report, tmp_path):
 
 
 def test_the_docs_show_the_pictures_of_the_committed_runs(report, tmp_path):
-    for path in write_pictures(report, tmp_path):
-        kept = ROOT / "docs" / "images" / path.name
-        assert kept.read_text(encoding="utf-8") == path.read_text(encoding="utf-8")
+    write_pictures(report, tmp_path)
+    kept = list((ROOT / "docs" / "images").glob("mixing-*.svg"))
+    assert len(kept) >= 4
+    for path in kept:
+        assert path.read_text(encoding="utf-8") == (tmp_path / path.name).read_text("utf-8")
 
 
 def test_the_command_writes_page_and_pictures(report, tmp_path, monkeypatch):
@@ -299,10 +318,134 @@ def test_the_command_writes_page_and_pictures(report, tmp_path, monkeypatch):
     lines = done.stdout.splitlines()
     assert lines[0] == "Report: a/r.html"
     there = [f"Picture: b/{path.name}" for path in (tmp_path / "b").iterdir()]
-    assert len(there) == 4 and sorted(lines[1:]) == sorted(there)
+    assert len(there) == 12 and sorted(lines[1:]) == sorted(there)
     page = (tmp_path / "a" / "r.html").read_text(encoding="utf-8")
     assert f"hitrate study run {STUDY}" in html.unescape(page)
     few = runs_of(some[:2], tmp_path / "few.jsonl")
     words = ["report", STUDY, "--results", few, "--pictures", "c"]
     done = CliRunner().invoke(study_app, list(map(str, words)))
     assert done.exit_code == 0 and "no pictures; ranks need" in done.stderr
+
+
+# EXACT's studies
+
+
+def study_and_report(name, folder):
+    study, store = read_study(ROOT / "studies" / f"{name}.toml"), folder / f"{name}.sqlite"
+    assert load(ROOT / "studies" / "results" / f"{name}.jsonl.gz", store) == len(plan_of(study))
+    return study, document(study, store)
+
+
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory):
+    return study_and_report("exact_table_1_2", tmp_path_factory.mktemp("exact"))
+
+
+def test_variants_are_marked_and_stand_out_of_the_competition(exact):
+    study, found = exact
+    variants = [method.name for method in study.methods if method.variant]
+    assert len(variants) >= 2
+    page = render(found)
+    heads = re.findall(r"<th scope=.col.[^>]*><bdi>(.+?)</bdi>(.*?)</th>", page)
+    for table in found["tables"]:
+        assert table["variants"] == variants
+        shown = [rest for name, rest in heads if html.unescape(name) in variants]
+        assert all("variant</span>" in rest for rest in shown)
+        assert all(not set(row["best"]) & set(variants) for row in table["rows"])
+    assert page.count("variant</span>") == len(found["tables"]) * (len(variants) + 1)
+    assert "A variant is not counted for the best and in ranks." in words_of(page)
+    named = " and ".join(f'"{name}"' for name in variants)
+    section = markdown(found).split("## Test accuracy, %\n")[1].split("\n## ")[0]
+    assert f"{named} are variants, not counted for the best and in ranks." in section
+    assert not set(variants) & set(found["rankings"][0]["methods"])
+
+
+def test_methods_with_other_numbers_of_runs_say_their_own(exact):
+    _, found = exact
+    words = words_of(render(found))
+    assert "standard deviation of n runs" in words
+    assert "Data set scikit-learn n = 1 cross entropy n = 5 hinge n = 5 EXACT n = 5" in words
+    assert "adult 85.33 paper 85.33 ± 0.00 ✓" in words
+
+
+def test_what_has_computed_is_named_unless_it_is_the_processor_alone(exact, report):
+    _, found = exact
+    assert found["devices"] == ["NVIDIA H200"] and report["devices"] == []
+    assert "NVIDIA H200" in words_of(render(found))
+    assert "\nDevice: NVIDIA H200.\n" in markdown(found)
+    assert "Device" not in markdown(report)
+
+
+def test_commits_are_listed_once_and_do_not_multiply_the_versions(tmp_path):
+    study, store = read_study(written(tmp_path)), tmp_path / "runs.sqlite"
+    same = {"python": "3.11", "torch": "2.13"}
+    with Store(store) as runs:
+        for number, spec in enumerate(plan_of(study)):
+            commit = {"commit": f"c{number % 3}+changes"} if number else {}
+            runs.add(spec, {"accuracy": 0.5, "seconds": 1.0}, {**same, **commit})
+    found = document(study, store)
+    assert found["commits"] == ["c0+changes", "c1+changes", "c2+changes"]
+    assert list(map(json.loads, found["made_with"])) == [same]
+    line = "Commits: c0+changes, c1+changes, c2+changes"
+    assert markdown(found).count(f"\n{line}.\n") == 1
+    words = words_of(render(found)).replace(" ,", ",")
+    assert words.count(line) == 1 and words.count("Made with") == 1
+    assert "\nCommit: c1.\n" in markdown({**found, "commits": ["c1"]})
+    assert "Commit" not in markdown({**found, "commits": []})
+
+
+def test_nobody_is_best_at_what_is_no_accuracy(tmp_path):
+    _, found = study_and_report("exact_figure_7", tmp_path)
+    for shown in (markdown(found), words_of(render(found))):
+        assert not re.search("best or equal|best of", shown, re.IGNORECASE)
+    # A study with an accuracy has both.
+    study = read_study(written(tmp_path))
+    run_study(study, store=tmp_path / "small.sqlite", jobs=1)
+    found = document(study, tmp_path / "small.sqlite")
+    for shown in (markdown(found), words_of(render(found))):
+        assert re.search("best or equal", shown, re.IGNORECASE) and "best of" in shown
+
+
+@pytest.mark.parametrize("name", ["exact_table_1_2", "exact_figure_7"])
+def test_a_protocols_own_pictures_are_files_and_images_of_the_page(name, tmp_path):
+    study, found = study_and_report(name, tmp_path)
+    drawn = protocol_named(study.protocol).pictures(
+        study, stored_runs(study, tmp_path / f"{name}.sqlite")
+    )
+    assert {each["name"]: each["svg"] for each in found["pictures"]} == drawn
+    paths = write_pictures(found, tmp_path / "pictures")
+    assert [path.stem for path in paths[: len(drawn)]] == list(drawn)
+    page = render(found)
+    images = re.findall(
+        r'<img class="drawn" src="data:image/svg\+xml;base64,(.+?)" alt="(.+?)">', page
+    )
+    for path, (code, text), each in zip(paths, images, found["pictures"], strict=False):
+        assert path.read_bytes() == base64.b64decode(code) == each["svg"].encode()
+        root = ElementTree.parse(path).getroot()
+        assert root.findtext(f"{SVG}title") == each["title"]
+        assert root.findtext(f"{SVG}desc") == html.unescape(text)
+        assert each["title"] in words_of(page)
+        kept = ROOT / "docs" / "images" / path.name
+        assert kept.read_bytes() == path.read_bytes()
+
+
+def test_tables_beside_the_papers_numbers_come_first(exact, report):
+    def first(found):
+        return re.findall(r'<section id="([a-z]+)-1"', render(found))
+
+    assert first(exact[1]) == ["table", "ranking", "picture", "extra"]
+    # Mixing's paper has no number by data set, but a table of means.
+    assert first(report) == ["extra", "table", "ranking"]
+
+
+def test_a_search_is_reported_without_its_trials(tmp_path):
+    study, found = study_and_report("exact_search", tmp_path)
+    page = render(found)
+    (chosen,) = found["extra_tables"]
+    assert len(chosen["rows"]) == len(study.data_sets) * len(study.methods)
+    # Both measures, what was chosen, and two rankings.
+    assert page.count("<tr") < len(chosen["rows"]) + 60
+    # Long tables are folded away, and columns of words begin at the left.
+    assert f"<summary>All {len(chosen['rows'])} rows</summary>" in page
+    row = chosen["rows"][0]
+    assert f'<td class="">{row[3]}</td><td class="number">{row[4]}</td>' in page

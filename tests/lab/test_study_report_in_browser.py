@@ -5,16 +5,17 @@ import itertools
 import in_browser
 import pytest
 from in_browser import CLIPPED, MISPLACED, low_contrast
-from mixing_report import renamed, report_of, runs_of
+from mixing_report import ROOT, renamed, report_of, runs_of
 from small_study import written
 
 from hitrate_lab.report import write_pictures, write_report
 from hitrate_lab.study import document, read_study, run_study
+from hitrate_lab.study.report import load
 
 pytest.importorskip("jinja2")
 
 browser, opened = in_browser.browser, in_browser.opened
-NAMES = ("whole", "long", "small")
+NAMES = ("whole", "long", "small", "exact")
 LONG = {
     "CE": "cross entropy, which everybody uses",
     "EL": "a-name-without-any-space-that-is-much-longer-than-a-phone-is-wide",
@@ -50,7 +51,13 @@ def report(tmp_path_factory):
     study = read_study(written(folder))
     run_study(study, store=folder / "small.sqlite", jobs=1)
     some = runs_of(SETS, folder / "some.jsonl")
-    return {"whole": report_of(folder, some), "small": document(study, folder / "small.sqlite")}
+    exact = read_study(ROOT / "studies" / "exact_table_1_2.toml")
+    load(ROOT / "studies" / "results" / "exact_table_1_2.jsonl.gz", folder / "exact.sqlite")
+    return {
+        "whole": report_of(folder, some),
+        "small": document(study, folder / "small.sqlite"),
+        "exact": document(exact, folder / "exact.sqlite"),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -131,13 +138,40 @@ def test_landmarks_headings_and_names_are_there_for_those_who_do_not_see(opened)
     assert page.locator("svg[role=img]:not([aria-labelledby])").count() == 0
 
 
+@pytest.mark.parametrize("name", ["whole", "exact"])
 def test_a_picture_alone_has_all_its_words_inside_and_clear_of_one_another(
-    browser, report, tmp_path
+    browser, report, name, tmp_path
 ):
-    for path in write_pictures(report["whole"], tmp_path):
-        page = browser.new_page(viewport={"width": 900, "height": 600})
+    for path in write_pictures(report[name], tmp_path):
+        page = browser.new_page(viewport={"width": 1000, "height": 600})
         page.goto(path.as_uri())
         size = page.evaluate("document.documentElement.getBoundingClientRect().width")
-        assert size == 820
+        assert size == (970 if path.stem == "exact-gradient-norms" else 820)
         assert page.evaluate(MISPLACED) == []
         page.close()
+
+
+def test_a_protocols_own_picture_is_shown_and_scrolls_where_it_would_be_too_small(opened):
+    wide, narrow = opened("exact"), opened("exact", 375)
+    for page, least in ((wide, 900), (narrow, 720)):
+        image = page.locator("#picture-1 img")
+        assert image.evaluate("(one) => one.naturalWidth") == 970
+        assert image.bounding_box()["width"] >= least
+    assert wide.locator("#picture-1 .cue").is_hidden()
+    assert narrow.locator("#picture-1 .cue").is_visible()
+
+
+def test_seven_methods_fit_on_a_desk_and_names_of_variants_are_on_a_phone_too(opened, report):
+    table = report["exact"]["tables"][0]
+    page = opened("exact")
+    assert page.locator("#table-1 .cue").is_hidden()
+    # Nothing of a table of ten data sets hides in a box of its own.
+    hidden = "(one) => one.scrollHeight - one.clientHeight"
+    for width in (1280, 375):
+        page = opened("exact", width)
+        assert page.locator("#table-1 .scroll").evaluate(hidden) <= 1
+        tags = page.locator("#table-1 thead .tag")
+        assert tags.count() == len(table["variants"]) > 0
+        # On a phone two methods are in sight beside the names of data sets.
+        second = page.locator("#table-1 thead th").nth(2).bounding_box()
+        assert second["x"] + second["width"] <= width

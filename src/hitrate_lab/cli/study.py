@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,29 +38,17 @@ StoreFile = Annotated[
 @ends_well
 def list_studies(as_json: Json = False) -> None:
     """List the studies that have a name, and how far each is."""
-    from hitrate_lab.study import found_studies, read_study, status_of
+    from hitrate_lab.study import found_studies
 
-    rows = []
-    for path in found_studies():
-        study = read_study(path)
-        status = status_of(study, _store(study.name, None))
-        rows.append(
-            {
-                "name": study.name,
-                "title": study.title,
-                "reproduces": study.reproduces,
-                "file": str(path),
-                "planned": status.planned,
-                "done": status.done,
-            }
-        )
+    rows = [_listed(path) for path in found_studies()]
     if as_json:
         print(json.dumps(rows))
         return
     if not rows:
         print("There is no folder studies here. Give the path of a study's .toml file instead.")
     for row in rows:
-        print(f"{row['name']}: {row['title']}, {row['done']} of {row['planned']} runs done")
+        far = f"{row['done']} of {row['planned']} runs done"
+        print(f"{row['name']}: {row['title'] or row['file']}, {row['problem'] or far}")
 
 
 @study_app.command("run")
@@ -114,7 +102,8 @@ def run(
         raise typer.Exit(STOPPED) from None
     _show(status, as_json)
     if status.failed:
-        complain(f"{status.failed} runs have failed; --retry runs them again")
+        waiting = f"; {status.waiting} runs wait for others that failed" if status.waiting else ""
+        complain(f"{status.failed} runs have failed{waiting}; --retry runs them again")
         raise typer.Exit(FAILED)
     if not as_json:
         print(f"Next: hitrate study report {name}" + (f" --store {store}" if store else ""))
@@ -204,6 +193,23 @@ def report(
         print(markdown(found) if is_printed else "\n".join(written))
 
 
+def _listed(path: Path) -> dict[str, Any]:
+    """What the list says of a study; of one that cannot be used here, why."""
+    from hitrate_lab.data import BadInput
+    from hitrate_lab.study import read_study, status_of
+
+    row = dict.fromkeys(("title", "reproduces", "planned", "done", "problem"))
+    found: dict[str, Any] = {"name": path.stem, "file": str(path), **row}
+    try:
+        study = read_study(path)
+        found.update(title=study.title, reproduces=study.reproduces)
+        status = status_of(study, _store(study.name, None))
+        found.update(planned=status.planned, done=status.done)
+    except BadInput as error:
+        found["problem"] = str(error)
+    return found
+
+
 def _store(name: str, given: Path | None) -> Path:
     return given or Path("build") / "studies" / f"{name}.sqlite"
 
@@ -212,9 +218,10 @@ def _show(status: Status, as_json: bool, by_set: bool = False) -> None:
     if as_json:
         print(json.dumps(status.to_json()))
         return
+    waiting = f", {status.waiting} of them wait for failed ones" if status.waiting else ""
     print(
         f"{status.name}: {status.done} of {status.planned} runs done, {status.failed} failed, "
-        f"{status.missing} missing; {status.seconds:,.0f} s of work in {status.store}"
+        f"{status.missing} missing{waiting}; {status.seconds:,.0f} s of work in {status.store}"
     )
     if by_set:
         for name, counts in status.data_sets.items():

@@ -158,13 +158,15 @@ def _rank(entries: list[dict[str, Any]], baseline: str) -> None:
 
 
 def _mixed(runs: Sequence[Run]) -> list[str]:
-    """A note if runs were made with different versions of something."""
+    """Notes if runs were made with different versions of something, or between changes of code."""
     seen: dict[str, set[str]] = {}
     for run in runs:
         for name, version in run.versions.items():
             seen.setdefault(name, set()).add(version)
+    commits = sorted(seen.pop("commit", ()))
     mixed = [f"{name} {' and '.join(sorted(each))}" for name, each in seen.items() if len(each) > 1]
-    return [f"runs of different versions are mixed: {', '.join(mixed)}"] if mixed else []
+    notes = [f"runs of different versions are mixed: {', '.join(mixed)}"] * bool(mixed)
+    return notes + [f"runs are of hitrate's commits {', '.join(commits)}"] * (len(commits) > 1)
 
 
 def _entry(

@@ -7,7 +7,7 @@ parameters are then used on all training rows, once for each seed.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 # Changes when the same specification would give another result.
 PROTOCOL = 1
-# What each model can be searched for; what is not tuned has no effect.
+# What each model can be searched for, beside weight decay; what is not tuned has no effect.
 PARAMETERS: dict[str, dict[str, float | None]] = {
     "logistic regression": {"regularization": 0.0},
-    "sgd": {"learning_rate": 1.0, "clip": None, "margin": None},
+    "sgd": {"learning_rate": None, "clip": None, "margin": None},
 }
 
 
@@ -56,6 +56,13 @@ def plan(study: Study) -> list[dict[str, Any]]:
     for method in study.methods:
         training, values = _method(study, method)
         drawn = draw(values, search["trials"], search["seed"])
+        # What is chosen depends on all of this.
+        searched = {
+            "trials": len(drawn),
+            "search_seed": search["seed"],
+            "values": values,
+            "training": training,
+        }
         for data_set in study.data_sets:
             place = {**common, "data_set": data_set, "method": method.name}
             trials += [
@@ -63,8 +70,7 @@ def plan(study: Study) -> list[dict[str, Any]]:
                 for k, each in enumerate(drawn)
             ]
             finals += [
-                {**place, "stage": "final", "trials": len(drawn), "values": values, "seed": seed}
-                for seed in method.seeds
+                {**place, "stage": "final", **searched, "seed": seed} for seed in method.seeds
             ]
     return trials + finals
 
@@ -130,16 +136,17 @@ def run_batch(
     name = spec["data_set"].removeprefix(exact_tables.COLLECTION)
     data = exact_tables.read(name, spec["split"], spec["follow"], data_dir)
     train, test = (data.X_train, data.y_train), (data.X_test, data.y_test)
-    begun = time.perf_counter()
     if spec["stage"] == "trial":
         parts = held_out(*train, spec["validation"], spec["split"])
-        pairs = [(each["training"], each["seed"]) for each in specifications]
-        names, more = ("fitted_accuracy", "validation_accuracy"), {}
+        names = ("fitted_accuracy", "validation_accuracy")
+        used = [{key: each[key] for key in ("trial", "training")} for each in specifications]
     else:
-        best = max(known.values(), key=lambda each: (each["validation_accuracy"], -each["trial"]))
         parts, names = (train, test), exact_tables.MEASURES
-        pairs = [(best["training"], each["seed"]) for each in specifications]
-        more = {key: best[key] for key in ("trial", "training", "validation_accuracy")}
+        used = [best_of(known.values())] * len(specifications)
+    pairs = [
+        (own["training"], each["seed"]) for own, each in zip(used, specifications, strict=True)
+    ]
+    begun = time.perf_counter()
     found = exact_tables.accuracies(parts, len(data.classes), pairs, device)
     common = {
         "seconds": round((time.perf_counter() - begun) / len(pairs), 3),
@@ -148,18 +155,31 @@ def run_batch(
         "device": exact_tables.device_name(device),
     }
     results: list[dict[str, Any] | Exception] = []
-    for spec, each in zip(specifications, found, strict=True):
-        if isinstance(each, Exception) and spec["stage"] == "trial":
+    for own, each in zip(used, found, strict=True):
+        if isinstance(each, FloatingPointError) and spec["stage"] == "trial":
             # Bad parameters are no failure of the search: such a trial is never the best.
             each = {"accuracy": [0.0, 0.0], "diverged": True}
         if isinstance(each, Exception):
             results.append(each)
             continue
-        own = {"trial": spec["trial"], "training": spec["training"]} if not more else more
-        results.append(
-            {**dict(zip(names, each.pop("accuracy"), strict=True)), **own, **common, **each}
-        )
+        accuracy = dict(zip(names, each.pop("accuracy"), strict=True))
+        results.append({**own, **accuracy, **common, **each})
     return results
+
+
+def best_of(trials: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Number, training and validation accuracy of the best trial; of several, the first.
+
+    Parameters
+    ----------
+    trials : iterable of mappings
+        Their results.
+    """
+    sound = [each for each in trials if not each.get("diverged")]
+    if not sound:
+        raise FloatingPointError("all trials diverged")
+    best = max(sound, key=lambda each: (each["validation_accuracy"], -each["trial"]))
+    return {key: best[key] for key in ("trial", "training", "validation_accuracy")}
 
 
 def held_out(x: Any, y: Any, share: float, seed: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
@@ -181,29 +201,30 @@ def cells(
 
 def extra_tables(study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
     """What the search has chosen, with the accuracy on the rows that it was judged by."""
-    rows = []
+    rows: dict[tuple[str, str], list[str]] = {}
     for run in runs:
         spec, result = run.specification, run.result
-        if spec["stage"] == "final" and spec["seed"] == min(study.methods[0].seeds):
-            chosen = [
-                f"{key} {result['training'][key]:g}"
-                for key in spec["values"]
-                if result["training"][key] is not None
-            ]
-            rows.append(
-                [
-                    spec["data_set"].split("/")[-1],
-                    spec["method"],
-                    str(result["trial"]),
-                    ", ".join(chosen),
-                    f"{100 * result['validation_accuracy']:.2f}",
-                ]
-            )
+        place = spec["data_set"], spec["method"]
+        # All seeds use the same trial.
+        if spec["stage"] == "trial" or place in rows:
+            continue
+        chosen = [
+            f"{key} {result['training'][key]:g}"
+            for key in spec["values"]
+            if result["training"][key] is not None
+        ]
+        rows[place] = [
+            spec["data_set"].split("/")[-1],
+            spec["method"],
+            str(result["trial"]),
+            ", ".join(chosen),
+            f"{100 * result['validation_accuracy']:.2f}",
+        ]
     return [
         {
             "title": "What the search has chosen",
             "head": ["data set", "method", "trial", "parameters", "validation accuracy, %"],
-            "rows": rows,
+            "rows": list(rows.values()),
             "text": "Of trials with the same validation accuracy the first is taken.",
         }
     ]
@@ -213,6 +234,8 @@ def _settings(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:
     """The table [settings], and [settings.search] in it, checked."""
     fields = study.fields()
     settings = exact_tables.settings_of(study, fields)
+    if settings["windows"]:
+        fields.wrong("gradient_norms", "a search keeps none")
     given = fields.table("search")
     search = {
         "trials": given.whole("trials", 1),
@@ -234,9 +257,15 @@ def _method(study: Study, method: StudyMethod) -> tuple[dict[str, Any], dict[str
     table, values = fields.table("values"), {}
     fields.end()
     known = PARAMETERS[training["model"]]
-    free = [*known, "weight_decay"] if "weight_decay" in training else [*known]
+    free = [*known, "weight_decay"] if training["model"] == "sgd" else [*known]
+    if training.get("loss") == "cross_entropy":
+        free.remove("margin")
     for key in table.keys():
         if key not in free:
-            table.wrong(key, f"is no parameter; there are {', '.join(free)}")
+            table.wrong(key, f"is no parameter here; there are {', '.join(free)}")
         values[key] = table.numbers(key)
+        if key in ("learning_rate", "clip") and 0 in values[key]:
+            table.wrong(key, "needs numbers above 0")
+    if "learning_rate" in free and "learning_rate" not in values:
+        table.wrong("learning_rate", "is missing; needs a list of numbers")
     return {**known, **training}, values

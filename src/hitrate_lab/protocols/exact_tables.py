@@ -20,6 +20,7 @@ from hitrate_lab.protocols.compare import processor
 from hitrate_lab.store import canonical
 
 if TYPE_CHECKING:
+    from hitrate_lab.store import Run
     from hitrate_lab.study.fields import Fields
     from hitrate_lab.study.file import Study, StudyMethod
 
@@ -143,6 +144,27 @@ def cells(
     """Accuracy in percent, for the report."""
     place = (specification["data_set"], specification["method"])
     return [(measure, *place, 100 * result[measure]) for measure in MEASURES]
+
+
+def extra_tables(study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Norms of gradients, for the report, if the study keeps them."""
+    from hitrate_lab.protocols.exact_norms import tables
+
+    return tables(study, runs)
+
+
+def pictures(study: Study, runs: Sequence[Run]) -> dict[str, str]:
+    """Figure 5 as SVG, by the name of its file, if the study keeps norms.
+
+    Parameters
+    ----------
+    study : Study
+    runs : sequence of Run
+        Those that are done.
+    """
+    from hitrate_lab.protocols.exact_norms import figures
+
+    return figures(study, runs)
 
 
 @functools.lru_cache(maxsize=4)

@@ -38,7 +38,7 @@ def outcome_of(number: int, run: Callable[[], Any]) -> Outcome:
         return failed(number, error)
 
 
-def failed(number: int, error: Exception) -> Outcome:
+def failed(number: int, error: BaseException) -> Outcome:
     """The outcome that an exception is: in a line, and in full."""
     line = " ".join(f"{type(error).__name__}: {error}".split())
     return Outcome(number, error=line, traceback="".join(traceback.format_exception(error)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import os
 from functools import cache
@@ -95,7 +96,7 @@ def write_report(document: dict[str, Any], path: str | Path) -> Path:
 
 
 def write_pictures(document: dict[str, Any], folder: str | Path) -> list[Path]:
-    """Write the diagrams of a study's rankings as .svg files that need no page.
+    """Write a study's own pictures and the diagrams of its rankings as .svg files.
 
     Parameters
     ----------
@@ -105,12 +106,17 @@ def write_pictures(document: dict[str, Any], folder: str | Path) -> list[Path]:
     Returns
     -------
     list of Path
-        Two for each ranking, such as linear-ranks.svg and linear-profile.svg; none where there are
-        no ranks.
+        Those of the study's protocol, and two for each ranking that has ranks, such as
+        linear-ranks.svg and linear-profile.svg.
     """
     style = resources.files("hitrate_lab.report").joinpath("templates/style.css").read_text("utf-8")
     written = []
-    for ranking in view(document).get("rankings", []):
+    shown = view(document)
+    for own in shown.get("pictures", []):
+        path = Path(folder) / f"{own['name']}.svg"
+        _write(path, own["svg"])
+        written.append(path)
+    for ranking in shown.get("rankings", []):
         for kind, draw, drawn in (
             ("ranks", ranks, ranking["diagram"]),
             ("profile", profile, ranking["profiles"]),
@@ -124,13 +130,17 @@ def write_pictures(document: dict[str, Any], folder: str | Path) -> list[Path]:
 
 
 def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.parent / f".{path.name}.{os.getpid()}"
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_text(text, encoding="utf-8", errors="replace", newline="\n")
         temporary.replace(path)
+    except OSError as error:
+        raise _bad_input(f"{path}: cannot be written: {error.strerror}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        # The folder may be what is wrong.
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def _bad_input(message: str) -> ValueError:

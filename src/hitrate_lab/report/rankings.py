@@ -171,7 +171,8 @@ def _profiles(
     caption = f"Where τ is 1 is the share of data sets on which no method is better: {words}."
     if below:
         scores = plural(len(labels) * data_sets, "score")
-        caption += f" Further left than the picture are {count(below)} of {scores}."
+        are = "is" if below == 1 else "are"
+        caption += f" Further left than the picture {are} {count(below)} of {scores}."
     return {"curves": curves, "low": low, "summary": caption}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -26,11 +27,15 @@ def study(document: Document) -> View:
         "facts": _facts(document),
         "incomplete": _incomplete(document),
         "tiles": _tiles(tables, rankings),
+        # What stands beside the paper's numbers comes first, else what the protocol adds.
+        "is_own_first": not any(each["has_paper"] for each in tables),
+        "pictures": [_picture(each) for each in document.get("pictures") or []],
         "extra": [_extra(each) for each in document.get("extra_tables") or []],
         "tables": tables,
         "rankings": rankings,
         "differences": [str(each) for each in document.get("differences") or []],
         "commands": [str(each) for each in document.get("commands") or []],
+        "commits": [str(each) for each in document.get("commits") or []],
         "environments": _environments(document),
     }
 
@@ -42,8 +47,9 @@ def _facts(document: Document) -> list[str]:
         facts.append(f"{count(failed)} failed")
     for table in (document.get("tables") or [])[:1]:
         facts += [plural(len(table["rows"]), "data set"), plural(len(table["methods"]), "method")]
-    facts.append(f"{seconds(document.get('seconds') or 0.0)} of training")
-    return facts + [str(each) for each in document.get("processors") or []]
+    facts.append(f"{seconds(document.get('seconds') or 0.0)} of work")
+    machines = [*(document.get("processors") or []), *(document.get("devices") or [])]
+    return facts + [str(each) for each in machines]
 
 
 def _incomplete(document: Document) -> View | None:
@@ -65,7 +71,8 @@ def _incomplete(document: Document) -> View | None:
 def _tiles(tables: list[View], rankings: list[View]) -> list[View]:
     """Who ranks best, and how much agrees with the paper."""
     tiles = []
-    for each in rankings:
+    # Further rankings than measures are parts of the first ones, such as seeds.
+    for each in rankings[: len(tables)]:
         if each["diagram"] is None:
             continue
         best = each["diagram"]["methods"][0]
@@ -82,22 +89,52 @@ def _tiles(tables: list[View], rankings: list[View]) -> list[View]:
     return [{**each, "value": shorten(each["value"], LABEL)} for each in tiles]
 
 
+def _picture(found: dict[str, Any]) -> View:
+    """A picture of the protocol's own; as an image, whatever is inside of it stays inside."""
+    svg = str(found["svg"])
+    code = base64.b64encode(svg.encode("utf-8", "replace")).decode("ascii")
+    return {
+        "name": str(found["name"]),
+        "title": str(found["title"]),
+        "text": str(found["text"]),
+        "svg": svg,
+        "address": f"data:image/svg+xml;base64,{code}",
+    }
+
+
 def _extra(table: dict[str, Any]) -> View:
-    """A table of the protocol's own; columns after the first hold numbers."""
+    """A table of the protocol's own; its columns hold texts or numbers."""
+    rows = [[_minus(str(each)) for each in row] for row in table["rows"]]
+    head = [str(each) for each in table["head"]]
     return {
         "title": str(table["title"]),
-        "head": [str(each) for each in table["head"]],
-        "rows": [[_minus(str(each)) for each in row] for row in table["rows"]],
+        "head": [
+            {"words": words, "is_number": k > 0 and _are_numbers([row[k] for row in rows])}
+            for k, words in enumerate(head)
+        ],
+        "rows": rows,
+        "is_long": len(rows) > LONG,
         "text": str(table["text"]),
     }
 
 
+def _are_numbers(words: list[str]) -> bool:
+    """Whether most of what stands in a column begins with a digit, or with a sign and a digit.
+
+    >>> _are_numbers(["0.1", "", "+2 (0 to 4)"]), _are_numbers(["clip 1", "clip 2", "3"])
+    (True, False)
+    """
+    there = [each.lstrip("+−*") for each in words if each not in ("", MISSING)]
+    return 2 * sum(each[:1].isdigit() for each in there) >= len(there)
+
+
 def _table(table: dict[str, Any]) -> View:
     """A measure: a row for each data set, a cell for each method."""
-    names = table["methods"]
+    names, variants = table["methods"], table["variants"]
     cells = [row["cells"][name] for row in table["rows"] for name in names]
-    numbers = {cell["n"] for cell in cells if cell["n"]}
-    same = numbers.pop() if len(numbers) == 1 else None
+    numbers = {name: _numbers(table["rows"], name) for name in names}
+    every = set().union(*numbers.values())
+    same = every.pop() if len(every) == 1 else None
     rows = []
     for row in table["rows"]:
         shown = [
@@ -105,33 +142,51 @@ def _table(table: dict[str, Any]) -> View:
                 row["cells"][name],
                 is_best=name in row["best"],
                 is_paper_best=name in row["paper_best"],
-                show_n=same is None,
+                show_n=len(numbers[name]) > 1,
             )
             for name in names
         ]
         rows.append(
             {"name": _short(row["data_set"]), "is_complete": row["complete"], "cells": shown}
         )
-    has_paper = any(cell["paper"] is not None for cell in cells)
     return {
         "title": str(table["title"]),
-        "methods": [shorten(str(name), LABEL) for name in names],
+        "methods": [
+            {
+                "label": shorten(str(name), LABEL),
+                "is_variant": name in variants,
+                # Where methods differ in their number of runs, each says its own.
+                "n": next(iter(numbers[name])) if not same and len(numbers[name]) == 1 else None,
+            }
+            for name in names
+        ],
         "rows": rows,
         "is_long": len(rows) > LONG,
-        "has_paper": has_paper,
+        "has_best": table["has_best"],
+        "has_paper": any(cell["paper"] is not None for cell in cells),
         "n": same,
         "within": table["within"],
         "judged": table["judged"],
+        "variants": len(variants),
         "unfinished": sum(not row["is_complete"] for row in rows),
         "best": [
             {
                 # Variants are not counted.
-                "count": "" if name in table["variants"] else table["best"][name],
-                "paper": table["paper_best"][name] if has_paper else None,
+                "count": MISSING if name in variants else table["best"][name],
+                "paper": table["paper_best"][name] if _has_paper(table["rows"], name) else None,
             }
             for name in names
         ],
     }
+
+
+def _numbers(rows: list[dict[str, Any]], name: str) -> set[int]:
+    """Of how many runs the means of a method are."""
+    return {row["cells"][name]["n"] for row in rows} - {0}
+
+
+def _has_paper(rows: list[dict[str, Any]], name: str) -> bool:
+    return any(row["cells"][name]["paper"] is not None for row in rows)
 
 
 def _cell(cell: dict[str, Any], *, is_best: bool, is_paper_best: bool, show_n: bool) -> View:
@@ -159,12 +214,14 @@ def _environments(document: Document) -> list[list[tuple[str, str]]]:
 def _number(mean: float | None, std: float | None) -> str:
     if mean is None:
         return MISSING
-    deviation = "" if std is None else f" ± {std:.{DECIMALS}f}"
-    return _minus(f"{mean:.{DECIMALS}f}{deviation}")
+    deviation = "" if std is None else f" ± {std:,.{DECIMALS}f}"
+    return _minus(f"{mean:,.{DECIMALS}f}{deviation}")
 
 
 def _minus(text: str) -> str:
-    """A number with a true minus; other texts as they are."""
+    """A number with a true minus, a dash where there is none; other texts as they are."""
+    if text == "-":
+        return MISSING
     return f"−{text[1:]}" if text[:1] == "-" and text[1:2].isdigit() else text
 
 

@@ -8,14 +8,16 @@ A protocol is a module that knows what one run is. It has
 - or, where runs are computed together, ``batch_of(specification)``, a text that those of a batch
   share, and ``run_batch(specifications, data_dir, known, device)``: for each a result, or the
   exception that it ended in;
-- ``needs(specification, plan)``, if a run needs others' results: their specifications. It begins
-  when they are there, and finds them in ``known`` by their keys;
+- ``needs(specification, plan)``, beside ``run_batch``, if a run needs others' results: their
+  specifications. It begins when they are there, and finds them in ``known`` by their keys;
 - ``cells(specification, result)``: what a result adds to the report, as tuples of a measure, a
   data set, a method and a number;
 - ``check(study)``, if the study's file has fields of the protocol's own, and
   ``check_machine(study)``, if not every machine can run it;
 - ``extra_tables(study, runs)``, if the report has tables that are not of measures by data set and
   method: dicts of a "title", a "head" and "rows" of texts, and a "text" to stand below;
+- ``pictures(study, runs)``, if the report has pictures beside those of its rankings: texts of .svg
+  files with a title and a description inside, by the names that the files get;
 - ``score_tables(study, runs)``, if methods are not to be ranked by the mean of each accuracy: see
   `hitrate_lab.study.rankings`.
 """

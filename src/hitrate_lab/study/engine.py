@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import statistics
-import time
 from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,8 +11,10 @@ from typing import Any
 from hitrate_lab.data.bad_input import BadInput, listed
 from hitrate_lab.protocols.lock import only_one
 from hitrate_lab.protocols.processes import Outcome
-from hitrate_lab.store import Failure, Run, Store, key_of
+from hitrate_lab.store import Failure, Store, key_of
+from hitrate_lab.study.batches import batches_of, held_up, needed_by
 from hitrate_lab.study.file import Study
+from hitrate_lab.study.left import Left
 from hitrate_lab.study.protocols import PROTOCOLS, protocol_named
 from hitrate_lab.study.spreading import Task, in_processes, in_this_process, on_cluster
 
@@ -44,7 +44,8 @@ class Event:
 class Status:
     """How far a study is: runs by what has become of them, in all and of each data set.
 
-    A failed run that has a result by now is done.
+    A failed run that has a result by now is done. Of those that are missing, `waiting` need the
+    result of one that failed.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Status:
     done: int
     failed: int
     missing: int
+    waiting: int
     seconds: float
     data_sets: dict[str, dict[str, int]]
     failures: list[dict[str, str]]
@@ -120,28 +122,28 @@ def run_study(
         raise BadInput(f"jobs={jobs}: needs 1 or more")
     if jobs is not None and cluster is not None:
         raise BadInput("jobs and cluster: the cluster has its own processes; give one of the two")
-    plan = plan_of(study)
-    check_machine = getattr(protocol_named(study.protocol), "check_machine", None)
-    if check_machine is not None and cluster is None:
-        check_machine(study)
+    protocol, plan = protocol_named(study.protocol), plan_of(study)
+    if cluster is None:
+        check_device(study, device)
+        if hasattr(protocol, "check_machine"):
+            protocol.check_machine(study)
     check_data(study, data_dir)
+    jobs = jobs or joblib.cpu_count()
     path = Path(store)
     with only_one(path), Store(path) as runs:
-        missing = runs.missing(plan, retry=retry)
-        jobs = min(jobs or joblib.cpu_count(), max(len(missing), 1))
-        finished = runs.runs(plan)
-        left = _Left(finished, missing, None if cluster else jobs)
-        keeper = _Keeper(runs, len(finished), len(plan), left, observer)
+        missing, finished = runs.missing(plan, retry=retry), runs.runs(plan)
+        waiting = batches_of(protocol, plan, missing)
+        left = Left(finished, waiting.values(), None if cluster else jobs)
+        keeper = _Keeper(runs, missing, len(finished), len(plan), left, observer)
         keeper.tell("planned")
-        protocol, waiting = protocol_named(study.protocol), _batches(study, plan, missing)
-        while True:
-            tasks = _ready(study, protocol, plan, waiting, runs, data_dir, device)
-            if not tasks:
-                return _status(study, plan, path, runs)
+        while tasks := _ready(study, plan, waiting, runs, data_dir, device):
             # Whatever ends the loop ends the processes.
             with contextlib.closing(_outcomes(tasks, jobs, cluster)) as ended:
                 for outcome in ended:
                     keeper.keep(waiting.pop(outcome.number), outcome)
+        status = _status(study, plan, path, runs)
+    assert status.missing == status.waiting, "a run needs one that is not planned, or itself"
+    return status
 
 
 def status_of(study: Study, store: Path | str) -> Status:
@@ -187,21 +189,31 @@ def check_data(study: Study, data_dir: Path | None) -> None:
         )
 
 
-def _batches(
-    study: Study, plan: list[dict[str, Any]], missing: list[dict[str, Any]]
-) -> dict[int, list[dict[str, Any]]]:
-    """Specifications that are run together, of which one or more are missing, by number."""
-    batch_of = getattr(protocol_named(study.protocol), "batch_of", key_of)
-    batches: dict[str, list[dict[str, Any]]] = {}
-    for spec in plan:
-        batches.setdefault(batch_of(spec), []).append(spec)
-    wanted = dict.fromkeys(batch_of(spec) for spec in missing)
-    return {number: batches[key] for number, key in enumerate(wanted)}
+def check_device(study: Study, device: str) -> None:
+    """Complain, in one line, of a device that is not here or that the study cannot use.
+
+    Parameters
+    ----------
+    study : Study
+    device : str
+    """
+    if device == "cpu":
+        return
+    import torch
+
+    if not hasattr(protocol_named(study.protocol), "run_batch"):
+        raise BadInput(f"device {device}: study {study.name} cannot use it; leave it out")
+    try:
+        asked = torch.device(device)
+    except RuntimeError as error:
+        raise BadInput(f"device {device}: {str(error).splitlines()[0]}") from error
+    # Counting takes no memory of theirs.
+    if asked.type == "cuda" and (asked.index or 0) >= (there := torch.cuda.device_count()):
+        raise BadInput(f"device {device}: is not here; there are {there} GPUs")
 
 
 def _ready(
     study: Study,
-    protocol: Any,
     plan: list[dict[str, Any]],
     waiting: dict[int, list[dict[str, Any]]],
     runs: Store,
@@ -209,19 +221,24 @@ def _ready(
     device: str,
 ) -> list[Task]:
     """Tasks for the batches that can begin: all that they need is there."""
-    module = PROTOCOLS[study.protocol]
+    protocol, module = protocol_named(study.protocol), PROTOCOLS[study.protocol]
     folder = None if data_dir is None else Path(data_dir).resolve()
-    needs: Any = getattr(protocol, "needs", None)
-    results = {run.key: run.result for run in runs.runs(plan)} if needs else {}
+    results = {}
+    if waiting and hasattr(protocol, "needs"):
+        results = {run.key: run.result for run in runs.runs(plan)}
     tasks = []
     for number, specs in waiting.items():
-        needed = (
-            {key_of(other) for spec in specs for other in needs(spec, plan)} if needs else set()
-        )
-        if needed <= results.keys():
+        needed = needed_by(protocol, specs, plan)
+        if results.keys() >= set(needed):
             known = {key: results[key] for key in needed}
             tasks.append(Task(number, module, specs, folder, known, device))
     return tasks
+
+
+def _outcomes(tasks: list[Task], jobs: int, cluster: str | None) -> Generator[Outcome]:
+    if cluster is not None:
+        return on_cluster(tasks, cluster)
+    return in_this_process(tasks) if jobs == 1 else in_processes(tasks, jobs)
 
 
 class _Keeper:
@@ -230,29 +247,32 @@ class _Keeper:
     def __init__(
         self,
         runs: Store,
+        missing: list[dict[str, Any]],
         done: int,
         planned: int,
-        left: _Left,
+        left: Left,
         observer: Callable[[Event], object] | None,
     ) -> None:
         self._runs, self._left, self._observer = runs, left, observer
+        self._missing = set(map(key_of, missing))
         self._done, self._failed, self._planned = done, 0, planned
 
     def keep(self, specs: list[dict[str, Any]], outcome: Outcome) -> None:
         """Put the outcome of a batch into the store; what is there already stays."""
-        for k, spec in enumerate(specs):
-            # What ended a whole batch ended each of its runs.
-            each = outcome if outcome.result is None else outcome.result[k]
-            if each.result is None:
+        # What ended a whole batch ended each of its runs.
+        each = [outcome] * len(specs) if outcome.result is None else outcome.result
+        seconds = [None if one.result is None else one.result.get("seconds") for one in each]
+        self._left.ended(specs, seconds)
+        for spec, one, took in zip(specs, each, seconds, strict=True):
+            if one.result is not None:
+                if self._runs.add(spec, one.result):
+                    self._done += 1
+                    self.tell("finished", spec, took)
+            # Others were only run again beside those that are missing.
+            elif key_of(spec) in self._missing:
                 self._failed += 1
-                self._runs.add_failure(spec, each.error or "", each.traceback)
-            elif self._runs.add(spec, each.result):
-                self._done += 1
-            else:
-                continue
-            seconds = None if each.result is None else each.result.get("seconds")
-            self._left.ended(spec, seconds)
-            self.tell("failed" if each.result is None else "finished", spec, seconds, each.error)
+                self._runs.add_failure(spec, one.error or "", one.traceback)
+                self.tell("failed", spec, error=one.error)
 
     def tell(
         self,
@@ -267,12 +287,6 @@ class _Keeper:
             self._observer(Event(kind, *counts, spec, seconds, error, self._left.seconds()))
 
 
-def _outcomes(tasks: list[Task], jobs: int, cluster: str | None) -> Generator[Outcome]:
-    if cluster is not None:
-        return on_cluster(tasks, cluster)
-    return in_this_process(tasks) if jobs == 1 else in_processes(tasks, jobs)
-
-
 def _status(study: Study, plan: list[dict[str, Any]], path: Path, runs: Store | None) -> Status:
     finished = [] if runs is None else runs.runs(plan)
     failures = [] if runs is None else runs.failures(plan)
@@ -284,13 +298,16 @@ def _status(study: Study, plan: list[dict[str, Any]], path: Path, runs: Store | 
     ):
         for spec in specs:
             sets[spec["data_set"]][kind] += 1
+    missing = plan if runs is None else runs.missing(plan)
+    keys = {failure.key for failure in failures}
     return Status(
         name=study.name,
         store=str(path),
         planned=len(plan),
         done=len(finished),
         failed=len(failures),
-        missing=len(plan) - len(finished) - len(failures),
+        missing=len(missing),
+        waiting=len(held_up(protocol_named(study.protocol), plan, missing, keys)),
         seconds=round(sum(run.result.get("seconds") or 0.0 for run in finished), 1),
         data_sets=sets,
         failures=[_shown(failure) for failure in failures],
@@ -316,53 +333,5 @@ def run_name(specification: dict[str, Any]) -> str:
     """
     words = [str(specification["data_set"])]
     words += [str(specification[key]) for key in ("method", "model") if key in specification]
-    if "seed" in specification:
-        words.append(f"seed {specification['seed']}")
+    words += [f"{key} {specification[key]}" for key in ("trial", "seed") if key in specification]
     return ", ".join(words)
-
-
-class _Left:
-    """How long the runs that are missing may take: each as long as others that are like it.
-
-    Of a cluster, `jobs` is not known: it is as many as have worked so far, on average.
-    """
-
-    def __init__(
-        self, finished: list[Run], missing: list[dict[str, Any]], jobs: int | None
-    ) -> None:
-        self._jobs = jobs
-        self._begun, self._worked = time.monotonic(), 0.0
-        self._waiting = {key_of(spec): spec for spec in missing}
-        self._known: dict[tuple[Any, ...], list[float]] = {}
-        for run in finished:
-            self._learn(run.specification, run.result.get("seconds"))
-
-    def ended(self, spec: dict[str, Any], seconds: float | None) -> None:
-        """Take notice of a run's end."""
-        self._waiting.pop(key_of(spec), None)
-        self._worked += seconds or 0.0
-        self._learn(spec, seconds)
-
-    def seconds(self) -> float | None:
-        """The guess; None if no run is known yet."""
-        if () not in self._known:
-            return None
-        guesses = (
-            next(
-                statistics.fmean(self._known[kind]) for kind in _kinds(spec) if kind in self._known
-            )
-            for spec in self._waiting.values()
-        )
-        at_work = self._worked / max(time.monotonic() - self._begun, 1e-9)
-        return sum(guesses) / (self._jobs or max(at_work, 1.0))
-
-    def _learn(self, spec: dict[str, Any], seconds: float | None) -> None:
-        if seconds is not None:
-            for kind in _kinds(spec):
-                self._known.setdefault(kind, []).append(seconds)
-
-
-def _kinds(spec: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Runs that are alike, from the most to the least."""
-    method = spec.get("method", spec.get("model"))
-    return [(spec["data_set"], method), ("method", method), ()]

@@ -21,7 +21,7 @@ def markdown(report: dict[str, Any]) -> str:
     for table in report["tables"]:
         lines += ["", f"## {table['title']}", ""]
         lines += _markdown_table(table)
-        lines += ["", *_findings(table)]
+        lines += _findings(table)
     for table in report["extra_tables"]:
         lines += ["", f"## {table['title']}", ""]
         lines += _lines([table["head"], ["---"] * len(table["head"]), *table["rows"]])
@@ -31,8 +31,10 @@ def markdown(report: dict[str, Any]) -> str:
     if report["differences"]:
         lines += ["", "## Where this differs from the paper", ""]
         lines += [f"- {difference}" for difference in report["differences"]]
-    for machine in report["processors"]:
-        lines += ["", f"Processor: {machine}."]
+    for word in ("processor", "device", "commit"):
+        if found := report[f"{word}s"]:
+            name = word.capitalize() + "s" * (len(found) > 1)
+            lines += ["", f"{name}: {', '.join(found)}."]
     for made_with in report["made_with"]:
         parts = json.loads(made_with)
         lines += ["", f"Made with {', '.join(f'{k} {v}' for k, v in parts.items())}."]
@@ -41,10 +43,11 @@ def markdown(report: dict[str, Any]) -> str:
 
 def _progress(report: dict[str, Any]) -> str:
     failed = f", {report['failed']} failed" if report["failed"] else ""
+    judges = any(table["has_best"] for table in report["tables"])
+    best = "; the best of each row is bold, as printed" if judges else ""
     return (
         f"{report['done']} of {report['planned']} runs{failed}; {report['seconds']:,.0f} s of "
-        "training in all. Mean ± standard deviation (n), the paper's beside ours; the best of "
-        "each row is bold, as printed."
+        f"work in all. Mean ± standard deviation (n), the paper's beside ours{best}."
     )
 
 
@@ -69,6 +72,8 @@ def _markdown_table(table: dict[str, Any]) -> list[str]:
                 paper = _number(cell["paper"], cell["paper_std"])
                 line.append(_bold(paper, name in row["paper_best"]))
         rows.append(line)
+    if not table["has_best"]:
+        return _lines(rows)
     total = ["best or equal"]
     for name in table["methods"]:
         total.append("-" if name in table["variants"] else str(table["best"][name]))
@@ -132,6 +137,10 @@ def _findings(table: dict[str, Any]) -> list[str]:
             "The paper's number is within two standard deviations of our mean, or as close as its "
             f"rounding, in {table['within']} of {table['judged']} cells."
         )
+    if table["variants"] and table["has_best"]:
+        are = "is a variant" if len(table["variants"]) == 1 else "are variants"
+        names = " and ".join(f'"{name}"' for name in table["variants"])
+        lines.append(f"{names} {are}, not counted for the best and in ranks.")
     for name in table["methods"]:
         where = [row["data_set"].split("/")[-1] for row in table["rows"] if row["best"] == [name]]
         if where:
@@ -142,7 +151,7 @@ def _findings(table: dict[str, Any]) -> list[str]:
     unfinished = sum(not row["complete"] for row in table["rows"])
     if unfinished:
         lines.append(f"Rows that are not complete yet, and not judged: {unfinished}.")
-    return [" ".join(lines)]
+    return ["", " ".join(lines)] if lines else []
 
 
 def _number(mean: float | None, std: float | None) -> str:

@@ -137,11 +137,22 @@ def _profiles(x: Floats) -> list[dict[str, Any]]:
     ]
 
 
+def is_accuracy(measure: str) -> bool:
+    """Whether the highest of a measure is the best, as its name says.
+
+    Examples
+    --------
+    >>> is_accuracy("test_accuracy"), is_accuracy("time_ratio")
+    (True, False)
+    """
+    return measure.endswith("accuracy")
+
+
 def _by_measure(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Means of each accuracy, of the data sets that have them all."""
     found = []
     for table in tables:
-        if not table["measure"].endswith("accuracy"):
+        if not is_accuracy(table["measure"]):
             continue
         names = [name for name in table["methods"] if name not in table["variants"]]
         whole = [

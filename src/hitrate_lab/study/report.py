@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
 import json
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from hitrate_lab.data.bad_input import BadInput
 from hitrate_lab.store import Run, Store
 from hitrate_lab.study.engine import plan_of, status_of
 from hitrate_lab.study.file import Study, StudyMethod
 from hitrate_lab.study.protocols import protocol_named
-from hitrate_lab.study.rankings import rankings
+from hitrate_lab.study.rankings import is_accuracy, rankings
 
 # Printed decimals, and the half of the last one, by which a printed number may be off.
 DECIMALS = 2
 ROUNDING = 0.5 * 10**-DECIMALS
+SVG = "{http://www.w3.org/2000/svg}"
 
 Values = dict[tuple[str, str, str], list[float]]
 
@@ -56,12 +60,40 @@ def document(study: Study, store: Path | str) -> dict[str, Any]:
         "done": status.done,
         "failed": status.failed,
         "seconds": status.seconds,
-        "made_with": sorted({json.dumps(run.versions, sort_keys=True) for run in runs}),
-        "processors": sorted({run.result.get("processor", "") for run in runs} - {""}),
+        **_made_with(runs),
         "tables": tables,
         "extra_tables": [] if extra is None else extra(study, runs),
         "rankings": rankings(study, runs, tables),
+        "pictures": _pictures(study, runs),
     }
+
+
+def _made_with(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """Versions, each set of them once, commits apart from them, and what has computed.
+
+    A study that goes on after a change to the code has several commits, and the same versions.
+    """
+    versions = [{**run.versions} for run in runs]
+    commits = {each.pop("commit", "") for each in versions}
+    return {
+        "made_with": sorted({json.dumps(each, sort_keys=True) for each in versions}),
+        "commits": sorted(commits - {""}),
+        "processors": sorted({run.result.get("processor", "") for run in runs} - {""}),
+        "devices": sorted({run.result.get("device", "cpu") for run in runs} - {"cpu"}),
+    }
+
+
+def _pictures(study: Study, runs: Sequence[Run]) -> list[dict[str, str]]:
+    """The protocol's own pictures, with the title and the text that each has inside."""
+    draw = getattr(protocol_named(study.protocol), "pictures", None)
+    if draw is None or not runs:
+        return []
+    found = []
+    for name, svg in draw(study, runs).items():
+        root = ElementTree.fromstring(svg)
+        title, text = (root.findtext(f"{SVG}{tag}", "") for tag in ("title", "desc"))
+        found.append({"name": name, "title": title, "text": text, "svg": svg})
+    return found
 
 
 def load(results: Path, store: Path) -> int:
@@ -112,8 +144,10 @@ def _table(
 ) -> dict[str, Any]:
     """One measure: a row for each data set, a cell for each method, and who is best.
 
-    Data sets that are not in `whole` lack runs: nobody is best there yet. Variants never are.
+    Data sets that are not in `whole` lack runs: nobody is best there yet. Variants never are, and
+    nobody is at a measure that is no accuracy, as its highest need not be best.
     """
+    judges = is_accuracy(measure)
     variants = [method.name for method in study.methods if method.variant]
     rows: list[dict[str, Any]] = []
     for data_set in study.data_sets:
@@ -129,8 +163,8 @@ def _table(
                 "data_set": data_set,
                 "complete": done,
                 "cells": cells,
-                "best": _best(ours),
-                "paper_best": _best(theirs),
+                "best": _best(ours) if judges else [],
+                "paper_best": _best(theirs) if judges else [],
             }
         )
     every = [cell for row in rows for cell in row["cells"].values()]
@@ -141,6 +175,7 @@ def _table(
         "title": title,
         "methods": names,
         "variants": variants,
+        "has_best": judges,
         "rows": rows,
         "within": sum(judged),
         "judged": len(judged),
@@ -256,10 +291,12 @@ def _column(values: list[Any]) -> list[Any]:
 
 def write(path: Path, content: bytes) -> None:
     """Write a file in one go: whoever reads it sees the old one or the new one."""
+    new = path.parent / f".{path.name}.new"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f".{path.name}.new")
         new.write_bytes(content)
         new.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            new.unlink()
         raise BadInput(f"{path}: cannot be written: {error.strerror}") from error

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import importlib
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import BrokenExecutor
+import os
+from collections.abc import Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +20,26 @@ from hitrate_lab.data.bad_input import BadInput
 from hitrate_lab.protocols.processes import (
     DIED,
     Outcome,
+    become_a_worker,
     failed,
-    in_order_of_ending,
     one_thread,
     outcome_of,
+)
+from hitrate_lab.store import canonical
+
+# Processes that a task may take along: others may have killed one or two of them.
+DEATHS = 3
+# Seconds to wait for a cluster and its first worker.
+PATIENCE = 30
+# Variables that say to libraries how many threads they may start.
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
 )
 
 
@@ -39,10 +57,6 @@ class Task(NamedTuple):
     device: str
 
 
-# Seconds to wait for a cluster and its first worker.
-PATIENCE = 30
-
-
 def in_this_process(tasks: Sequence[Task]) -> Generator[Outcome]:
     """One task after the other, here, with one thread as in other processes."""
     with one_thread():
@@ -52,42 +66,65 @@ def in_this_process(tasks: Sequence[Task]) -> Generator[Outcome]:
 def in_processes(tasks: Sequence[Task], jobs: int) -> Generator[Outcome]:
     """`jobs` tasks at a time, in processes that end with the iteration.
 
-    If a process dies, what was under way is begun again, one task at a time: only one that takes
-    its process along twice more, and alone, fails.
+    Each process is a pool of its own: if it dies, whatever killed it, it is known which task it
+    had. That one is begun again when the others have ended, alone; if it has taken `DEATHS`
+    processes along it fails.
     """
-    waiting = {task.number: task for task in tasks}
-    suspects: list[int] = []
+    waiting, again = collections.deque(tasks), collections.deque[Task]()
+    processes: list[Any] = []
+    free: list[Any] = []
+    under_way: dict[Future[Outcome], tuple[Task, Any]] = {}
     deaths: collections.Counter[int] = collections.Counter()
-    while waiting:
-        alone = [waiting[number] for number in suspects if number in waiting]
-        begun: list[int] = []
-        try:
-            for outcome in _spread(alone or list(waiting.values()), jobs, begun, bool(alone)):
-                del waiting[outcome.number]
-                yield outcome
-        except BrokenExecutor as error:
-            under_way = [number for number in begun if number in waiting]
-            if not alone or not under_way:
-                suspects = under_way
-                continue
-            last = under_way[-1]
-            deaths[last] += 1
-            if deaths[last] > 1:
-                del waiting[last]
-                yield Outcome(last, error=DIED, traceback=f"{DIED}\n{error}")
+
+    def begin(task: Task) -> None:
+        while True:
+            if not free:
+                processes.append(_process())
+                free.append(processes[-1])
+            process = free.pop()
+            # One that died in its sleep is forgotten.
+            with contextlib.suppress(BrokenExecutor):
+                under_way[process.submit(_outcome, task)] = task, process
+                return
+
+    outcomes: list[Outcome] = []
+    try:
+        while waiting or again or under_way or outcomes:
+            while waiting and len(under_way) < jobs:
+                begin(waiting.popleft())
+            if again and not under_way:
+                begin(again.popleft())
+            # While these are kept the next ones run.
+            yield from outcomes
+            outcomes.clear()
+            # On Windows, Ctrl-C has no effect on one that waits for good.
+            for future in wait(under_way, timeout=1.0, return_when=FIRST_COMPLETED).done:
+                task, process = under_way.pop(future)
+                error = future.exception()
+                if isinstance(error, BrokenExecutor):
+                    deaths[task.number] += 1
+                    if deaths[task.number] < DEATHS:
+                        again.append(task)
+                    else:
+                        trace = f"{DIED}\n{error}"
+                        outcomes.append(Outcome(task.number, error=DIED, traceback=trace))
+                    continue
+                free.append(process)
+                outcomes.append(failed(task.number, error) if error else future.result())
+    finally:
+        for process in processes:
+            process.shutdown(kill_workers=True)
 
 
-def _spread(tasks: list[Task], jobs: int, begun: list[int], alone: bool) -> Iterator[Outcome]:
-    """Outcomes in the order in which tasks end; numbers of those begun are added to `begun`."""
-    import joblib
-
-    def beginning() -> Iterator[Any]:
-        for task in tasks:
-            begun.append(task.number)
-            yield joblib.delayed(_outcome)(task)
-
-    # Threads are limited by the environment of the new processes. With n_jobs=1 there were none.
-    return in_order_of_ending(beginning(), max(jobs, 2), pre_dispatch=1 if alone else jobs)
+def _process() -> Any:
+    """A pool of one process with one thread, which ends with this one."""
+    loky: Any = importlib.import_module("joblib.externals.loky")
+    return loky.ProcessPoolExecutor(
+        1,
+        initializer=become_a_worker,
+        initargs=(os.getpid(), None),
+        env=dict.fromkeys(THREADS, "1"),
+    )
 
 
 def on_cluster(tasks: Sequence[Task], address: str) -> Generator[Outcome]:
@@ -121,8 +158,13 @@ def on_cluster(tasks: Sequence[Task], address: str) -> Generator[Outcome]:
                 number = futures[future].number
                 try:
                     outcome = future.result()
+                except (CancelledError, OSError) as error:
+                    raise BadInput(
+                        f"the Dask cluster at {address} is lost; what is done is kept, the same "
+                        "command goes on from here"
+                    ) from error
                 except Exception as error:
-                    # What a run raises is in its outcome: this is of the cluster.
+                    # What a run raises is in its outcome: this is of its workers.
                     outcome = Outcome(
                         number, error=f"{DIED} ({type(error).__name__})", traceback=str(error)
                     )
@@ -171,13 +213,20 @@ def _outcome(task: Task) -> Outcome:
 
 def _results(task: Task) -> list[Outcome]:
     protocol = importlib.import_module(task.module)
-    if not hasattr(protocol, "run_batch"):
-        return [Outcome(0, protocol.run(spec, task.data_dir)) for spec in task.specifications]
-    found = protocol.run_batch(task.specifications, task.data_dir, task.known, task.device)
-    return [
-        failed(k, each) if isinstance(each, Exception) else Outcome(k, each)
-        for k, each in enumerate(found)
-    ]
+    if hasattr(protocol, "run_batch"):
+        found = protocol.run_batch(task.specifications, task.data_dir, task.known, task.device)
+    else:
+        found = [protocol.run(spec, task.data_dir) for spec in task.specifications]
+    assert len(found) == len(task.specifications)
+    return [outcome_of(k, functools.partial(_plain, each)) for k, each in enumerate(found)]
+
+
+def _plain(found: Any) -> Any:
+    """What a run ended with, if a store can keep it."""
+    if isinstance(found, Exception):
+        raise found
+    canonical(found)
+    return found
 
 
 def _on_a_node(task: Task) -> Outcome:

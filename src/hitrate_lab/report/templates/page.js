@@ -129,7 +129,8 @@ addEventListener("DOMContentLoaded", () => {
   prepareFilter();
   prepareChoice();
   prepareScrolling();
-  addEventListener("resize", prepareScrolling);
+  // Images have their size when the page is loaded.
+  for (const event of ["load", "resize"]) addEventListener(event, prepareScrolling);
   document.addEventListener("toggle", prepareScrolling, true);
   let closed = [];
   addEventListener("beforeprint", () => {
