@@ -243,5 +243,5 @@ def test_a_device_that_is_not_here_is_refused_before_anything_runs(device, study
 
 def test_a_device_is_refused_by_a_study_that_cannot_use_it(tmp_path, store):
     other = read_study(small_study.written(tmp_path))
-    with pytest.raises(BadInput, match=r"^device cuda: study small cannot use it"):
+    with pytest.raises(BadInput, match=r"^device cuda: study small has no use for it"):
         run_study(other, store=store, jobs=1, device="cuda")

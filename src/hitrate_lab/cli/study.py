@@ -56,7 +56,11 @@ def list_studies(as_json: Json = False) -> None:
 def run(
     name: Name,
     jobs: Annotated[
-        int | None, typer.Option(help="Processes; one per core by default.", show_default=False)
+        int | None,
+        typer.Option(
+            help="Processes; by default one per core, with --device four at most.",
+            show_default=False,
+        ),
     ] = None,
     cluster: Annotated[
         str | None,

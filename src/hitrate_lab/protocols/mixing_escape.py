@@ -67,7 +67,7 @@ def plan(study: Study) -> list[dict[str, Any]]:
     settings.pop("shown")
     methods = [_method(study, method) for method in study.methods]
     for method in methods:
-        # Here and not in `check`: that would load torch to list the studies.
+        # Here and not in `check`: to read a study's file should not load torch.
         try:
             mixture(method)
         except (TypeError, ValueError) as error:

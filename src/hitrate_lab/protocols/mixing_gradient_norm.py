@@ -82,7 +82,7 @@ def plan(study: Study) -> list[dict[str, Any]]:
     models = settings.pop("models")
     methods = [_method(study, method) for method in study.methods]
     for method in methods:
-        # Here and not in `check`: that would load torch to list the studies.
+        # Here and not in `check`: to read a study's file should not load torch.
         try:
             mixtures(variant(method), 1)
         except (TypeError, ValueError) as error:

@@ -62,7 +62,7 @@ def plan(study: Study) -> list[dict[str, Any]]:
     splits, models = settings.pop("splits"), settings.pop("models")
     methods = [_variant(study, method) for method in study.methods]
     for method in methods:
-        # Here and not in `check`: that would load torch to list the studies.
+        # Here and not in `check`: to read a study's file should not load torch.
         try:
             Variant(**method).plan(epochs=1)
         except (TypeError, ValueError) as error:

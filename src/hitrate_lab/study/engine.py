@@ -18,6 +18,8 @@ from hitrate_lab.study.left import Left
 from hitrate_lab.study.protocols import PROTOCOLS, protocol_named
 from hitrate_lab.study.spreading import Task, in_processes, in_this_process, on_cluster
 
+# Processes that share a GPU, if nobody says how many.
+ON_DEVICE = 4
 # Of data sets that have to be there before a study can begin.
 PUBLISHED = ("exact/", "uci121/")
 
@@ -100,7 +102,8 @@ def run_study(
     store : Path
         File of runs; made if it is not there. One study at a time may use it.
     jobs : int, optional
-        Processes; by default one for each core. 1 is this one.
+        Processes; by default one for each core, on another device four at most, which share its
+        memory. 1 is this one.
     cluster : str, optional
         Address of a Dask scheduler, whose workers run instead.
     data_dir : Path, optional
@@ -128,7 +131,8 @@ def run_study(
         if hasattr(protocol, "check_machine"):
             protocol.check_machine(study)
     check_data(study, data_dir)
-    jobs = jobs or joblib.cpu_count()
+    if jobs is None:
+        jobs = joblib.cpu_count() if device == "cpu" else min(joblib.cpu_count(), ON_DEVICE)
     path = Path(store)
     with only_one(path), Store(path) as runs:
         missing, finished = runs.missing(plan, retry=retry), runs.runs(plan)
@@ -202,7 +206,9 @@ def check_device(study: Study, device: str) -> None:
     import torch
 
     if not hasattr(protocol_named(study.protocol), "run_batch"):
-        raise BadInput(f"device {device}: study {study.name} cannot use it; leave it out")
+        raise BadInput(
+            f"device {device}: study {study.name} has no use for it; its file says where it runs"
+        )
     try:
         asked = torch.device(device)
     except RuntimeError as error:

@@ -212,6 +212,7 @@ class _Exact:
     def __init__(self, trainings: Trainings, log_sigma: Tensor, seed: int) -> None:
         self._log_sigma, self._sampled = log_sigma, {}
         if (samples := trainings[0]["samples"]) is not None:
+            # One stream for all copies: a batch is always computed whole.
             random = torch.Generator(log_sigma.device).manual_seed(seed)
             self._sampled = {"method": "genz", "samples": samples, "generator": random}
         self._margin = _margins(trainings, log_sigma.device)
