@@ -44,6 +44,10 @@ PAGES: dict[str, dict[str, tuple[str, list[str]]]] = {
     },
     "reproduction/mixing_tables.md": {
         "mixing-table-4": ("mixing_table_4", ["Table 4, linear", "Table 4, one hidden layer"]),
+        "mixing-table-4-more": (
+            "mixing_table_4_more",
+            ["Ranking: Linear", "Ranking: One hidden layer"],
+        ),
     },
     "reproduction/mixing_theory.md": {
         "mixing-escape": (
