@@ -1,7 +1,8 @@
 """Many small models at once: every loss, learning rate and seed of one data set in one computation.
 
 `train_many` trains them; `one_by_one.train_one` trains one of them as a plain loop of torch's, and
-is what the other is tested against. Models are linear, or have one hidden layer.
+is what the other is tested against. Models are linear, or have one hidden layer. `linear` and
+`linear_one` are such twins for EXACT's linear models, which have more parts.
 
 Shape letters: S seeds, V copies of a seed (one per loss and learning rate), B rows of a batch, I
 inputs, H hidden units, C classes.
