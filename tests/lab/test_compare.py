@@ -59,7 +59,8 @@ def test_a_document_has_the_fields_that_readers_rely_on(finished):
             *("name", "label", "model", "loss", "accuracy", "difference", "folds", "fit_seconds"),
             *("tune_seconds", "confusion", "reliability", "curve", "log_loss", "failures"),
         }
-    assert set(document["environment"]) - {"xgboost", "lightgbm"} == {
+    # Not all are installed, and only a clone has a commit.
+    assert set(document["environment"]) - {"xgboost", "lightgbm", "commit"} == {
         *("hitrate", "python", "torch", "scikit-learn", "numpy", "processor", "cores", "started"),
         *("seconds", "command"),
     }
