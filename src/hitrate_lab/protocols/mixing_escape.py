@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 from hitrate_lab.data.bad_input import BadInput
 from hitrate_lab.data.published import read_uci
 from hitrate_lab.protocols.compare import processor
-from hitrate_lab.protocols.mixing_table import COLLECTION
+from hitrate_lab.protocols.mixing_fields import (
+    COLLECTION,
+    check_names,
+    models_of,
+    optimizer_of,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,14 +44,7 @@ def check(study: Study) -> None:
     """Complain of a field that this protocol cannot use."""
     settings = _settings(study)
     fields = study.fields()
-    for name in study.data_sets:
-        if not name.startswith(COLLECTION):
-            fields.wrong("data_sets", f"{name!r} is none of {COLLECTION}NAME")
-    for measure in study.measures:
-        if measure not in MEASURES.values():
-            fields.wrong("measures", f"{measure!r} is none of {', '.join(MEASURES.values())}")
-    if len({method.seeds for method in study.methods}) > 1:
-        fields.wrong("methods", "all need the same seeds")
+    check_names(study, MEASURES, "all need the same seeds")
     methods = [_method(study, method)["name"] for method in study.methods]
     for key in ("baseline", "trained_with", "shown"):
         for name in [settings[key]] if isinstance(settings[key], str) else settings[key]:
@@ -284,20 +282,11 @@ def _rounded(value: float) -> float:
 def _settings(study: Study) -> dict[str, Any]:
     """The table [settings], checked."""
     fields = study.fields()
-    models = fields.texts("models")
-    for model in models:
-        if model not in MEASURES:
-            fields.wrong("models", f"{model!r} is none of {', '.join(MEASURES)}")
+    models = models_of(fields, MEASURES)
     epochs = fields.seeds("epochs")
     if max(epochs) < 1:
         fields.wrong("epochs", "needs one of 1 or more")
-    rule = fields.table("optimizer")
-    optimizer = {
-        "name": rule.choice("name", ("sgd", "adam")),
-        "momentum": rule.number("momentum", default=0.0),
-        "weight_decay": rule.number("weight_decay", default=0.0),
-    }
-    rule.end()
+    optimizer = optimizer_of(fields)
     found: dict[str, Any] = {
         "models": models,
         "baseline": fields.text("baseline"),

@@ -127,7 +127,7 @@ def _equation_18(
             ):
                 pairs = list(zip(left, side, strict=True))
                 row.append(f"{sum(a > b for a, b in pairs)} of {len(pairs)}")
-                row.append(_median([a / b for a, b in pairs if b > 0]))
+                row.append(median_of([a / b for a, b in pairs if b > 0]))
         rows.append(row)
     heads = [
         (
@@ -173,10 +173,10 @@ def _counted(pairs: Pairs, name: str, baseline: str, form: Callable[..., float |
 
 
 def _quartiles(pairs: Pairs, name: str, baseline: str, form: Callable[..., float | None]) -> str:
-    return _median(_ratios(pairs, name, baseline, form))
+    return median_of(_ratios(pairs, name, baseline, form))
 
 
-def _median(values: Sequence[float]) -> str:
+def median_of(values: Sequence[float]) -> str:
     """Median and quartiles."""
     if not values:
         return "-"

@@ -24,7 +24,15 @@ from typing import TYPE_CHECKING, Any
 from hitrate_lab.data.bad_input import BadInput
 from hitrate_lab.data.published import read_uci
 from hitrate_lab.protocols.compare import processor
-from hitrate_lab.protocols.mixing_table import COLLECTION, MEASURES, best_of, chosen
+from hitrate_lab.protocols.mixing_fields import (
+    COLLECTION,
+    check_names,
+    learning_rates_of,
+    models_of,
+    optimizer_of,
+)
+from hitrate_lab.protocols.mixing_table import MEASURES, best_of, chosen
+from hitrate_lab.protocols.mixing_table import cells as cells
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,14 +60,7 @@ def check(study: Study) -> None:
     """Complain of a field that this protocol cannot use."""
     settings = _settings(study)
     fields = study.fields()
-    for name in study.data_sets:
-        if not name.startswith(COLLECTION):
-            fields.wrong("data_sets", f"{name!r} is none of {COLLECTION}NAME")
-    for measure in study.measures:
-        if measure not in MEASURES.values():
-            fields.wrong("measures", f"{measure!r} is none of {', '.join(MEASURES.values())}")
-    if len({method.seeds for method in study.methods}) > 1:
-        fields.wrong("methods", "all need the same seeds, of which they are trained together")
+    check_names(study, MEASURES, "all need the same seeds, of which they are trained together")
     methods = [_method(study, method)["name"] for method in study.methods]
     for key, listed in (
         ("baseline", [settings["baseline"]]),
@@ -136,18 +137,6 @@ def run(specification: dict[str, Any], data_dir: Path | None) -> dict[str, Any]:
         "seconds": round(time.perf_counter() - begun, 3),
         "processor": processor(),
     }
-
-
-def cells(
-    specification: dict[str, Any], result: dict[str, Any]
-) -> list[tuple[str, str, str, float]]:
-    """Test accuracy in percent, for the report: one number for each method and seed."""
-    measure = MEASURES[specification["model"]]
-    return [
-        (measure, specification["data_set"], name, 100 * each["test_accuracy"])
-        for name, seeds in result["chosen"].items()
-        for each in seeds
-    ]
 
 
 def extra_tables(study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -268,28 +257,15 @@ def _mixture(loss: Any) -> Mixed:
 def _settings(study: Study) -> dict[str, Any]:
     """The table [settings], checked, without what only the report needs."""
     fields = study.fields()
-    models = fields.texts("models")
-    for model in models:
-        if model not in MEASURES:
-            fields.wrong("models", f"{model!r} is none of {', '.join(MEASURES)}")
-    rates = fields.taken("learning_rates", list, "a list of numbers")
-    fields.unique("learning_rates", rates)
-    for rate in rates:
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or not rate > 0:
-            fields.wrong("learning_rates", f"needs a list of numbers above 0, but has {rate!r}")
-    rule = fields.table("optimizer")
-    optimizer = {
-        "name": rule.choice("name", ("sgd", "adam")),
-        "momentum": rule.number("momentum", default=0.0),
-        "weight_decay": rule.number("weight_decay", default=0.0),
-    }
-    rule.end()
+    models = models_of(fields, MEASURES)
+    rates = learning_rates_of(fields)
+    optimizer = optimizer_of(fields)
     found: dict[str, Any] = {
         "models": models,
         "baseline": fields.text("baseline"),
         "epochs": fields.whole("epochs", 1),
         "batch_size": fields.whole("batch_size", 1),
-        "learning_rates": [float(rate) for rate in rates],
+        "learning_rates": rates,
         "optimizer": optimizer,
         "measured": fields.texts("measured"),
         "measured_at": sorted(fields.seeds("measured_at")),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hitrate_lab.protocols.mixing_escape_summary import median_of
 from hitrate_lab.protocols.mixing_gradient_norm import factors, mixtures, pairs, variant
 from hitrate_lab.protocols.mixing_table import MEASURES
 from hitrate_lab.statistics import paired_effect, signed_rank
@@ -59,7 +60,7 @@ def _gradients(runs: Runs) -> dict[str, Any]:
                     for one, ce in zip(result["norms"][name], result["norms"][base], strict=True):
                         here.append(one[k][key] / one[k][f"ce_{key}"])
                         apart.append(one[k][key] / ce[k][key])
-                row += [_median(here), _median(apart)]
+                row += [median_of(here), median_of(apart)]
             rows.append(row)
     return {
         "title": f"Size of gradients over that of {base}, {spec['model']}",
@@ -144,8 +145,3 @@ def _scores(
             found[name].append(100 * sum(hits) / len(hits) / result["test_rows"])
     # Shares of rows: what differs by less is the rounding of a division.
     return {name: np.round(np.array(each), 9) for name, each in found.items()}
-
-
-def _median(values: list[float]) -> str:
-    low, middle, high = (f"{each:.2f}" for each in np.quantile(values, [0.25, 0.5, 0.75]))
-    return f"{middle} [{low}, {high}]"

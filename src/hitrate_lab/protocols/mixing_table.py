@@ -14,6 +14,13 @@ from typing import TYPE_CHECKING, Any
 from hitrate_lab.data.bad_input import BadInput
 from hitrate_lab.data.published import read_uci
 from hitrate_lab.protocols.compare import processor
+from hitrate_lab.protocols.mixing_fields import (
+    COLLECTION,
+    check_names,
+    learning_rates_of,
+    models_of,
+    optimizer_of,
+)
 
 if TYPE_CHECKING:
     from hitrate_lab.store import Run
@@ -22,7 +29,6 @@ if TYPE_CHECKING:
 
 # Changes when the same specification would give another result.
 PROTOCOL = 1
-COLLECTION = "uci121/"
 # A measure of the report for each architecture.
 MEASURES = {"linear": "linear_accuracy", "one hidden layer": "hidden_accuracy"}
 # Columns of Table 4.
@@ -33,14 +39,7 @@ def check(study: Study) -> None:
     """Complain of a field that this protocol cannot use."""
     _settings(study)
     fields = study.fields()
-    for name in study.data_sets:
-        if not name.startswith(COLLECTION):
-            fields.wrong("data_sets", f"{name!r} is none of {COLLECTION}NAME")
-    for measure in study.measures:
-        if measure not in MEASURES.values():
-            fields.wrong("measures", f"{measure!r} is none of {', '.join(MEASURES.values())}")
-    if len({method.seeds for method in study.methods}) > 1:
-        fields.wrong("methods", "all need the same seeds, of which they are trained together")
+    check_names(study, MEASURES, "all need the same seeds, of which they are trained together")
     for method in study.methods:
         _variant(study, method)
         printed(study, method)
@@ -216,32 +215,19 @@ def _not_finite(history: History) -> int:
 def _settings(study: Study) -> dict[str, Any]:
     """The table [settings], checked."""
     fields = study.fields()
-    models = fields.texts("models")
-    for model in models:
-        if model not in MEASURES:
-            fields.wrong("models", f"{model!r} is none of {', '.join(MEASURES)}")
-    rates = fields.taken("learning_rates", list, "a list of numbers")
-    fields.unique("learning_rates", rates)
-    for rate in rates:
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or not rate > 0:
-            fields.wrong("learning_rates", f"needs a list of numbers above 0, but has {rate!r}")
+    models = models_of(fields, MEASURES)
+    rates = learning_rates_of(fields)
     splits = fields.seeds("splits")
     if max(splits) > 3:
         fields.wrong("splits", "needs some of 0, 1, 2, 3")
-    rule = fields.table("optimizer")
-    optimizer = {
-        "name": rule.choice("name", ("sgd", "adam")),
-        "momentum": rule.number("momentum", default=0.0),
-        "weight_decay": rule.number("weight_decay", default=0.0),
-    }
-    rule.end()
+    optimizer = optimizer_of(fields)
     found = {
         "models": models,
         "splits": splits,
         "standardise": fields.flag("standardise"),
         "epochs": fields.whole("epochs", 1),
         "batch_size": fields.whole("batch_size", 1),
-        "learning_rates": [float(rate) for rate in rates],
+        "learning_rates": rates,
         "optimizer": optimizer,
         "device": fields.text("device", default="cpu"),
     }
