@@ -32,10 +32,10 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr
 from torch import Tensor
 
-from hitrate.probability.genz import genz
-from hitrate.probability.monte_carlo import monte_carlo
+from hitrate.probability.margins import ABSENT
+from hitrate.probability.methods.genz import genz
+from hitrate.probability.methods.monte_carlo import monte_carlo
 from hitrate.probability.noises import NOISES
-from hitrate.probability.rays import ABSENT
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt

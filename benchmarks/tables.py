@@ -9,8 +9,8 @@ from typing import Any
 import matplotlib
 import torch
 
-from hitrate.probability.gridded import NODES as GRIDDED_DEFAULT
-from hitrate.probability.quadrature import default_nodes
+from hitrate.probability.methods.gridded import NODES as GRIDDED_DEFAULT
+from hitrate.probability.methods.quadrature import default_nodes
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt

@@ -5,9 +5,9 @@ import pytest
 from broken_study import complaint_of
 from sklearn.datasets import load_breast_cancer, load_wine
 
+from hitrate.sklearn.linear_fit import Settings
 from hitrate.sklearn.sgd import train
-from hitrate.sklearn.solve import Settings
-from hitrate.sklearn.table import Table
+from hitrate.sklearn.standardized import Table
 from hitrate_lab.protocols import exact_tables
 from hitrate_lab.study import find_study, plan_of
 from hitrate_lab.training.linear import train_linears

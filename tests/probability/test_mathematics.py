@@ -8,10 +8,10 @@ import torch
 from scipy.stats import multivariate_normal
 
 import hitrate
-from hitrate.probability.general import general_quadrature
+from hitrate.probability.margins import Margins
+from hitrate.probability.methods.general_quadrature import general_quadrature
+from hitrate.probability.methods.quadrature import quadrature
 from hitrate.probability.noises import NOISES
-from hitrate.probability.quadrature import quadrature
-from hitrate.probability.rays import Rays
 
 
 def draw(rows=50, classes=6, scale=1.0):
@@ -82,7 +82,7 @@ def test_two_classes_with_normal_noise_by_quadrature_too():
 @pytest.mark.parametrize("scale", [0.1, 1.0, 5.0, 15.0])
 def test_the_fast_quadrature_equals_its_slow_twin(classes, scale):
     logits, target = draw(rows=30, classes=classes, scale=scale)
-    a = Rays.of(logits, target, torch.ones(30, 1, dtype=torch.float64), None).a
+    a = Margins.of(logits, target, torch.ones(30, 1, dtype=torch.float64), None).a
     value, slope = quadrature(a)
     twin_value, twin_slope, _ = general_quadrature(a, None, NOISES["normal"])
     torch.testing.assert_close(value, twin_value, rtol=1e-11, atol=1e-11)

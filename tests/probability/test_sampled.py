@@ -13,10 +13,10 @@ from scipy.special import log_ndtr, ndtri_exp
 from scipy.stats import multivariate_normal
 from torch import Tensor
 
-from hitrate.probability.genz import _truncated_normal, genz, structured_cholesky
-from hitrate.probability.monte_carlo import monte_carlo
+from hitrate.probability.margins import ABSENT
+from hitrate.probability.methods.genz import _truncated_normal, genz, structured_cholesky
+from hitrate.probability.methods.monte_carlo import monte_carlo
 from hitrate.probability.noises import NOISES
-from hitrate.probability.rays import ABSENT
 
 PAPER = [1.0, 2.0, 0.5, 10.0, 6.0, -3.0, -4.0, 5.0, 1.0, 0.0]
 MARGINS = {

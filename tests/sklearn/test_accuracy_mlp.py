@@ -15,10 +15,10 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import hitrate.sklearn.network as network
+import hitrate.sklearn.mlp_training as network
 from hitrate import schedules
 from hitrate.sklearn import AccuracyClassifier, AccuracyMLPClassifier
-from hitrate.sklearn.table import Table
+from hitrate.sklearn.standardized import Table
 
 QUICK = {"max_iter": 20, "hidden_size": 16, "random_state": 0}
 

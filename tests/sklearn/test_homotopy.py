@@ -12,12 +12,12 @@ from sklearn.linear_model import LogisticRegression
 import hitrate
 from hitrate.sklearn import AccuracyClassifier
 from hitrate.sklearn.homotopy import convex_start, path, spread
+from hitrate.sklearn.linear_fit import Settings, sigmas, solve
 from hitrate.sklearn.objective import Objective, top
-from hitrate.sklearn.polish import LineSearch, best_piece, pivoted, polish
-from hitrate.sklearn.rows import AnyLoss, ExactError, cross_entropy
-from hitrate.sklearn.solve import Settings, sigmas, solve
-from hitrate.sklearn.table import Table
+from hitrate.sklearn.row_losses import AnyLoss, ExactError, cross_entropy
+from hitrate.sklearn.standardized import Table
 from hitrate.sklearn.tuning import folds, smoothest
+from hitrate.sklearn.zero_one_search import LineSearch, best_piece, pivoted, polish
 
 
 def some_table(rows=200, features=4, classes=3, seed=0, thin=False):
@@ -172,7 +172,7 @@ def test_polish_lowers_the_error(classes):
 
 
 def test_more_rows_than_fit_are_first_a_sample(monkeypatch):
-    import hitrate.sklearn.solve as module
+    import hitrate.sklearn.linear_fit as module
 
     table, settings = some_table(rows=3000), Settings(l2=1e-3, sigma=0.25, polish=False)
     whole = solve(table, settings, np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""The integral of `hitrate.probability.quadrature` as device functions, in float32.
+"""The integral of `hitrate.probability.methods.quadrature` as device functions, in float32.
 
     log p = log int phi(t) prod_i Phi(a_i + t)^(w_i) dt
 

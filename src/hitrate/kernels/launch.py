@@ -9,21 +9,21 @@ import torch
 from torch import Tensor
 from triton.runtime import driver
 
-from hitrate.kernels import finish, segments
-from hitrate.kernels.finish import scale_kernel
+from hitrate.kernels import chebyshev, epilogue
+from hitrate.kernels.chebyshev_table import table_of
+from hitrate.kernels.epilogue import scale_kernel
+from hitrate.kernels.fast_launch import Start
+from hitrate.kernels.few_classes import few_classes_kernel
 from hitrate.kernels.logistic import logistic_kernel
-from hitrate.kernels.long import compress, expand, integrate_kept
-from hitrate.kernels.many import many_kernel
-from hitrate.kernels.rows import rows_kernel
-from hitrate.kernels.start import Start
-from hitrate.kernels.table import table_of
+from hitrate.kernels.many_classes import compress, expand, integrate_kept
+from hitrate.kernels.per_row import per_row_kernel
 
 # Up to this many classes all rivals are looked at; above, a few stand for all.
 ROWS_UP_TO = 32
 # Up to this many classes the gradient is made with the value; above, in the backward pass.
 AT_ONCE_UP_TO = 4096
 # Up to this many programs leave their sums to the last of them.
-FINISHED_UP_TO = int(finish.FINISHED)
+FINISHED_UP_TO = int(epilogue.FINISHED)
 # Columns and warps of a program, for rows at once, for long rows (in half precision), and for
 # their gradient.
 SHORT, LONG, LONG_HALF, WIDE = (32, 1), (512, 8), (256, 4), (2048, 4)
@@ -32,11 +32,11 @@ SPREAD = (256, 16)
 SEARCH = 20
 # Terms of a segment's polynomial in half precision.
 TERMS_HALF = 16
-REDUCTIONS = {"none": int(finish.NONE), "sum": int(finish.SUM), "mean": int(finish.MEAN)}
+REDUCTIONS = {"none": int(epilogue.NONE), "sum": int(epilogue.SUM), "mean": int(epilogue.MEAN)}
 # The kernels' numbers, as numbers.
-ADDED_LATER = int(finish.LATER)
-KEPT = int(segments.FACTS) + int(segments.PLACES)
-LOG_P = int(finish.LOG_P)
+ADDED_LATER = int(epilogue.LATER)
+KEPT = int(chebyshev.FACTS) + int(chebyshev.PLACES)
+LOG_P = int(epilogue.LOG_P)
 
 
 class Rule(NamedTuple):
@@ -161,10 +161,10 @@ def _plan(
     if logistic:
         start = Start(logistic_kernel, (*how, *SPREAD), 1 if classes <= 256 else 4)
     elif classes <= ROWS_UP_TO:
-        start = Start(rows_kernel, (*how, together, _padded(classes), 4, SEARCH), 1)
+        start = Start(few_classes_kernel, (*how, together, _padded(classes), 4, SEARCH), 1)
     elif classes <= AT_ONCE_UP_TO:
         block, warps = SHORT
-        start = Start(many_kernel, (*how, classes % block == 0, block, SEARCH), warps)
+        start = Start(per_row_kernel, (*how, classes % block == 0, block, SEARCH), warps)
     else:
         start = Start(integrate_kept, (*how, _terms(types[1]), SEARCH), 1)
         block, warps = LONG if types[1] == torch.float32 else LONG_HALF
@@ -175,7 +175,7 @@ def _plan(
 
 def _terms(dtype: torch.dtype) -> int:
     """Terms of a segment's polynomial: half precision rounds far above what fewer leave out."""
-    return int(segments.POINTS) if dtype == torch.float32 else TERMS_HALF
+    return int(chebyshev.POINTS) if dtype == torch.float32 else TERMS_HALF
 
 
 def backward(

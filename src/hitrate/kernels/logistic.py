@@ -7,9 +7,9 @@ closest margin alone, and there is nothing to search for.
 import triton
 import triton.language as tl
 
-from hitrate.kernels.finish import ANY_NUMBER, ANYWHERE, one_minus_exp
+from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE, one_minus_exp
 from hitrate.kernels.integral import log1m
-from hitrate.kernels.row import LOWEST, conclude, finish_row, read, read_row, top_of
+from hitrate.kernels.row_io import LOWEST, conclude, finish_row, read, read_row, top_of
 
 # Nodes, enough while the target is less than about forty sigma behind.
 NODES: tl.constexpr = tl.constexpr(128)

@@ -1,10 +1,22 @@
 """Losses with cross entropy's manners: a function each, and a Module that calls it."""
 
-from hitrate.losses.complement import (
+from hitrate.losses.base import ClassificationLoss
+from hitrate.losses.baselines.complement import (
     ComplementObjectiveLoss,
     complement_entropy_loss,
     complement_objective_loss,
     complement_objective_step,
+)
+from hitrate.losses.baselines.hinge import HingeLoss, hinge_loss
+from hitrate.losses.baselines.max_mahalanobis import (
+    MaxMahalanobisCenterLoss,
+    MaxMahalanobisHead,
+    max_mahalanobis_center_loss,
+    max_mahalanobis_centers,
+)
+from hitrate.losses.baselines.maximum_probability import (
+    MaximumProbabilityCrossEntropyLoss,
+    maximum_probability_cross_entropy_loss,
 )
 from hitrate.losses.cross_entropy import CrossEntropyLoss, cross_entropy_loss
 from hitrate.losses.exact import ExactLoss, exact_loss
@@ -14,20 +26,8 @@ from hitrate.losses.generalized_cross_entropy import (
     GeneralizedCrossEntropyLoss,
     generalized_cross_entropy_loss,
 )
-from hitrate.losses.hinge import HingeLoss, hinge_loss
-from hitrate.losses.max_mahalanobis import (
-    MaxMahalanobisCenterLoss,
-    MaxMahalanobisHead,
-    max_mahalanobis_center_loss,
-    max_mahalanobis_centers,
-)
-from hitrate.losses.maximum_probability import (
-    MaximumProbabilityCrossEntropyLoss,
-    maximum_probability_cross_entropy_loss,
-)
 from hitrate.losses.mean_absolute_error import MeanAbsoluteErrorLoss, mean_absolute_error_loss
 from hitrate.losses.mixed import MixedLoss, mixed_loss
-from hitrate.losses.module import ClassificationLoss
 from hitrate.losses.normalization import normalize_logits
 from hitrate.losses.tamed import TamedCrossEntropyLoss, tamed_cross_entropy_loss
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from hitrate.links import Link, link_named
-from hitrate.losses.batch import Options
-from hitrate.losses.family import family_loss
-from hitrate.losses.module import ClassificationLoss
+from hitrate.losses.base import ClassificationLoss
+from hitrate.losses.link_loss import family_loss
+from hitrate.losses.reduction import Options
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

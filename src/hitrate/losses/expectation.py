@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from hitrate.links import Error
-from hitrate.losses.batch import Options
-from hitrate.losses.family import family_loss
-from hitrate.losses.module import ClassificationLoss
+from hitrate.losses.base import ClassificationLoss
+from hitrate.losses.link_loss import family_loss
+from hitrate.losses.reduction import Options
 
 
 def expectation_loss(

@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from hitrate.links import GCE, Error, Focal, Focused, Link, Log, Mixed, Tamed
-from hitrate.losses.batch import REDUCTIONS, Batch, Options
-from hitrate.probability import checks
+from hitrate.losses.reduction import REDUCTIONS, Batch, Options
+from hitrate.probability import arguments
 from hitrate.probability.accuracy import HAS_TRITON
-from hitrate.probability.blocks import is_eager_cpu
+from hitrate.probability.execution import is_eager_cpu
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -43,7 +43,7 @@ def fused_loss(
         return None
     if is_eager_cpu(target):
         aside = target == options.ignore_index
-        checks.check_range(target.masked_fill(aside, 0), logits.shape[1], call)
+        arguments.check_range(target.masked_fill(aside, 0), logits.shape[1], call)
     launch = _kernels()
     manners = (options.reduction, options.ignore_index, margin)
     rule = launch.Rule(*numbers, *manners, noise == "logistic")
@@ -97,7 +97,7 @@ def _fits(
     rows, classes = logits.shape
     if not rows or classes < 2:
         return False
-    if not isinstance(target, Tensor) or target.dtype not in checks.INDEX_DTYPES:
+    if not isinstance(target, Tensor) or target.dtype not in arguments.INDEX_DTYPES:
         return False
     if target.shape != (rows,) or target.device != logits.device:
         return False
@@ -135,22 +135,22 @@ def _has_tangent(a: Tensor) -> bool:
 
 def _link_numbers(link: Link) -> tuple[int, float, float] | None:
     """A link as its kernel's number and two parameters; None for one that has no kernel."""
-    finish, kind = _kernels().finish, type(link)
+    epilogue, kind = _kernels().epilogue, type(link)
     if isinstance(link, Focused) and kind is Focused:
         link, kind = link.mixture, Mixed
     if kind is Error:
-        return int(finish.MIXED), 0.0, 1.0
+        return int(epilogue.MIXED), 0.0, 1.0
     if kind is Log:
-        return int(finish.MIXED), 1.0, 0.0
+        return int(epilogue.MIXED), 1.0, 0.0
     if isinstance(link, Mixed) and kind is Mixed:
-        return int(finish.MIXED), float(link.alpha), float(link.beta)
+        return int(epilogue.MIXED), float(link.alpha), float(link.beta)
     if isinstance(link, GCE) and kind is GCE:
         lowest = -math.inf if link.threshold is None else math.log(link.threshold)
-        return int(finish.GCE), float(link.q), lowest
+        return int(epilogue.GCE), float(link.q), lowest
     if isinstance(link, Focal) and kind is Focal:
-        return int(finish.FOCAL), float(link.gamma), 0.0
+        return int(epilogue.FOCAL), float(link.gamma), 0.0
     if isinstance(link, Tamed) and kind is Tamed:
-        return int(finish.TAMED), float(link.alpha), 0.0
+        return int(epilogue.TAMED), float(link.alpha), 0.0
     return None
 
 
@@ -194,7 +194,7 @@ class FusedLoss(torch.autograd.Function):
         wanted, learned = ctx.needs_input_grad[0], ctx.learned and ctx.needs_input_grad[1]
         to_logits = to_sigma = None
         if torch.is_grad_enabled():
-            from hitrate.losses.family import Core, step_by_step
+            from hitrate.losses.link_loss import Core, step_by_step
 
             options = Options(weight, ctx.rule.ignore_index, ctx.rule.reduction)
             batch = Batch.of(logits, target, options, "exact_loss")

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from hitrate.links import GCE
-from hitrate.losses.batch import Batch, Options
-from hitrate.losses.family import family_loss
-from hitrate.losses.module import ClassificationLoss
+from hitrate.losses.base import ClassificationLoss
+from hitrate.losses.link_loss import family_loss
+from hitrate.losses.reduction import Batch, Options
 
 
 def generalized_cross_entropy_loss(

@@ -6,7 +6,7 @@ chain rule between logits and scaled margins. Equation numbers are those of docs
 """
 
 from hitrate.probability.accuracy import expected_accuracy, log_expected_accuracy
-from hitrate.probability.classes import class_probabilities, log_class_probabilities
+from hitrate.probability.all_classes import class_probabilities, log_class_probabilities
 
 __all__ = [
     "class_probabilities",

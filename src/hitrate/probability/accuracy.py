@@ -9,16 +9,16 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from hitrate.probability import checks
+from hitrate.probability import arguments
 from hitrate.probability.autograd import Kernel, Method, log_probability
-from hitrate.probability.blocks import full_precision, is_eager_cpu
-from hitrate.probability.closed import log_softmax_of_target, two_classes
-from hitrate.probability.general import general_quadrature
-from hitrate.probability.genz import genz
-from hitrate.probability.gridded import gridded
-from hitrate.probability.monte_carlo import monte_carlo
+from hitrate.probability.execution import full_precision, is_eager_cpu
+from hitrate.probability.methods.closed_forms import log_softmax_of_target, two_classes
+from hitrate.probability.methods.general_quadrature import general_quadrature
+from hitrate.probability.methods.genz import genz
+from hitrate.probability.methods.gridded import gridded
+from hitrate.probability.methods.monte_carlo import monte_carlo
+from hitrate.probability.methods.quadrature import quadrature
 from hitrate.probability.noises import Noise
-from hitrate.probability.quadrature import quadrature
 
 METHODS = ("auto", "quadrature", "gridded", "genz", "monte_carlo")
 BACKENDS = ("auto", "torch", "triton")
@@ -94,11 +94,11 @@ def log_expected_accuracy(
     Karpukhin, Dereka, Kolesnikov. EXACT: How to Train Your Accuracy. Theorems 4.2 and 4.3.
     """
     call = f"log_expected_accuracy(noise={noise!r}, method={method!r}, backend={backend!r})"
-    scores = checks.logits_of(logits, call)
-    target = checks.target_of(target, scores, call)
-    scale = checks.sigma_of(sigma, scores, call)
-    margin = checks.margin_of(margin, call)
-    kind = checks.noise_named(noise, call)
+    scores = arguments.logits_of(logits, call)
+    target = arguments.target_of(target, scores, call)
+    scale = arguments.sigma_of(sigma, scores, call)
+    margin = arguments.margin_of(margin, call)
+    kind = arguments.noise_named(noise, call)
     run = _method(kind, scores, scale, method, backend, nodes, samples, generator, call)
     if not len(scores):
         return scores.sum(1)
@@ -163,8 +163,8 @@ def _method(
         raise ValueError(f"{call}: backend is not one of {', '.join(map(repr, BACKENDS))}")
     if method not in METHODS:
         raise ValueError(f"{call}: method is not one of {', '.join(map(repr, METHODS))}")
-    samples = checks.count_of(samples, "samples", 1, call)
-    nodes = None if nodes is None else checks.count_of(nodes, "nodes", 4, call)
+    samples = arguments.count_of(samples, "samples", 1, call)
+    nodes = None if nodes is None else arguments.count_of(nodes, "nodes", 4, call)
 
     per_class = sigma.shape[1] > 1
     normal = noise.name == "normal"

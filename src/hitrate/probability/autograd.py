@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hitrate.probability.blocks import is_eager_cpu
-from hitrate.probability.general import hessian_product
+from hitrate.probability.execution import is_eager_cpu
+from hitrate.probability.margins import Margins
+from hitrate.probability.methods.general_quadrature import hessian_product
 from hitrate.probability.noises import Noise
-from hitrate.probability.rays import Rays
 
 # A method: rays' (a, b) -> log p, its slope in a, and its slope in b where b is given.
 Method = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor, Tensor | None]]
@@ -66,12 +66,12 @@ class LogProbability(torch.autograd.Function):
         """The value, and its gradient in logits and sigma, which autograd does not see."""
         if isinstance(method, Kernel):
             return method.run(logits, target, sigma, margin)
-        rays = Rays.of(logits, target, sigma, margin)
-        log_p, slope, slope_b = method(rays.a, rays.b)
+        margins = Margins.of(logits, target, sigma, margin)
+        log_p, slope, slope_b = method(margins.a, margins.b)
         if learned:
-            to_logits, to_sigma = rays.pull(slope, slope_b)
+            to_logits, to_sigma = margins.pull(slope, slope_b)
         else:
-            to_logits, to_sigma = rays.pull_logits_(slope), torch.zeros_like(sigma)
+            to_logits, to_sigma = margins.pull_logits_(slope), torch.zeros_like(sigma)
         return _mend(logits, target, log_p, to_logits, to_sigma)
 
     @staticmethod
@@ -148,11 +148,13 @@ class Slope(torch.autograd.Function):
     def _hessian(ctx: Any, logits: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
         """The Hessian of log p in (logits, sigma) times a direction, docs/math.md (18)."""
         own_logits, target, own_sigma = ctx.saved_tensors
-        rays = Rays.of(own_logits, target, own_sigma, ctx.margin)
-        along = rays.push(logits, sigma)
-        slope, slope_b, product, product_b = hessian_product(rays.a, rays.b, ctx.noise, *along)
-        to_logits, to_sigma = rays.pull(product, product_b)
-        bent_logits, bent_sigma = rays.curve(slope, slope_b, logits, sigma)
+        margins = Margins.of(own_logits, target, own_sigma, ctx.margin)
+        along = margins.push(logits, sigma)
+        slope, slope_b, product, product_b = hessian_product(
+            margins.a, margins.b, ctx.noise, *along
+        )
+        to_logits, to_sigma = margins.pull(product, product_b)
+        bent_logits, bent_sigma = margins.curve(slope, slope_b, logits, sigma)
         return to_logits + bent_logits, to_sigma + bent_sigma
 
     @staticmethod

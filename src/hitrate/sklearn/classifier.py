@@ -13,15 +13,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from hitrate.sklearn.base import Predictions
 from hitrate.sklearn.calibration import calibrate
+from hitrate.sklearn.linear_fit import COARSE, Settings, Solution, solve
 from hitrate.sklearn.objective import top
 from hitrate.sklearn.parameters import Parameters
-from hitrate.sklearn.polish import polish
-from hitrate.sklearn.predictions import Predictions
 from hitrate.sklearn.sgd import train
-from hitrate.sklearn.solve import COARSE, Settings, Solution, solve
-from hitrate.sklearn.table import Table
+from hitrate.sklearn.standardized import Table
 from hitrate.sklearn.tuning import Choice, choose, held_out_rows
+from hitrate.sklearn.zero_one_search import polish
 
 Array = NDArray[Any]
 

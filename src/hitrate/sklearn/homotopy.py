@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hitrate.sklearn.objective import Minimum, Objective
-from hitrate.sklearn.rows import RowLoss, cross_entropy
+from hitrate.sklearn.row_losses import RowLoss, cross_entropy
 
 Array = NDArray[Any]
 

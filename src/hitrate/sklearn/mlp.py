@@ -16,12 +16,12 @@ from sklearn.utils import check_random_state
 
 from hitrate.losses import LOSSES
 from hitrate.recipes import RECIPES
+from hitrate.sklearn.base import Predictions
 from hitrate.sklearn.calibration import calibrate
-from hitrate.sklearn.given import Given
-from hitrate.sklearn.network import Network, Plan, Training, random_network, train_network
-from hitrate.sklearn.predictions import Predictions
-from hitrate.sklearn.table import Table
+from hitrate.sklearn.mlp_training import Network, Plan, Training, random_network, train_network
+from hitrate.sklearn.standardized import Table
 from hitrate.sklearn.tuning import held_out_rows
+from hitrate.sklearn.validation import Given
 
 Array = NDArray[Any]
 

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from scipy import linalg, optimize
 
-from hitrate.sklearn.rows import NODES, RowLoss
-from hitrate.sklearn.table import Table
+from hitrate.sklearn.row_losses import NODES, RowLoss
+from hitrate.sklearn.standardized import Table
 
 Array = NDArray[Any]
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hitrate.losses import LOSSES
-from hitrate.sklearn.given import Given
-from hitrate.sklearn.solve import SMALLEST_SIGMA, Settings
+from hitrate.sklearn.linear_fit import SMALLEST_SIGMA, Settings
 from hitrate.sklearn.tuning import MARGINS, SIGMAS, STRENGTHS, Grid
+from hitrate.sklearn.validation import Given
 
 Array = NDArray[Any]
 

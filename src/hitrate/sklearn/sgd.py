@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from hitrate.recipes import recipe
 from hitrate.schedules import geometric
+from hitrate.sklearn.linear_fit import Settings
 from hitrate.sklearn.objective import top
-from hitrate.sklearn.solve import Settings
-from hitrate.sklearn.table import Table
+from hitrate.sklearn.standardized import Table
 
 Array = NDArray[Any]
 

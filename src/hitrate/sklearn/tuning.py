@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from hitrate.sklearn.homotopy import convex_start, path
+from hitrate.sklearn.linear_fit import BREAKPOINTS, Settings
 from hitrate.sklearn.objective import Objective, top
-from hitrate.sklearn.polish import polish
-from hitrate.sklearn.solve import BREAKPOINTS, Settings
-from hitrate.sklearn.table import Table
+from hitrate.sklearn.standardized import Table
+from hitrate.sklearn.zero_one_search import polish
 
 Array = NDArray[Any]
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from hitrate.sklearn.homotopy import convex_start, path, spread
 from hitrate.sklearn.objective import Objective
-from hitrate.sklearn.polish import polish
-from hitrate.sklearn.rows import ExactError, RowLoss, row_loss
-from hitrate.sklearn.table import Table
+from hitrate.sklearn.row_losses import ExactError, RowLoss, row_loss
+from hitrate.sklearn.standardized import Table
+from hitrate.sklearn.zero_one_search import polish
 
 Array = NDArray[Any]
 

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from hitrate.kernels.finish import (
+from hitrate.kernels.epilogue import (
     ANY_NUMBER,
     ANYWHERE,
     classify,
@@ -13,13 +13,13 @@ from hitrate.kernels.finish import (
     turning_at,
 )
 from hitrate.kernels.integral import integrate
-from hitrate.kernels.row import FARTHEST, LOWEST
+from hitrate.kernels.row_io import FARTHEST, LOWEST
 
 ABSENT: tl.constexpr = tl.constexpr(1e4)
 
 
 @triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)
-def rows_kernel(
+def few_classes_kernel(
     logits,
     target,
     sigma,

@@ -3,9 +3,7 @@
 import triton
 import triton.language as tl
 
-from hitrate.kernels.finish import ANY_NUMBER, ANYWHERE, WAVES
-from hitrate.kernels.row import FARTHEST, conclude, finish_row, read, read_row
-from hitrate.kernels.segments import (
+from hitrate.kernels.chebyshev import (
     PLACES,
     POINTS,
     coefficient,
@@ -14,6 +12,8 @@ from hitrate.kernels.segments import (
     survey,
     weights_of_row,
 )
+from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE, WAVES
+from hitrate.kernels.row_io import FARTHEST, conclude, finish_row, read, read_row
 
 
 @triton.jit
@@ -99,7 +99,7 @@ def gradient_of_segment(
 
 
 @triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)
-def many_kernel(
+def per_row_kernel(
     logits,
     target,
     sigma,

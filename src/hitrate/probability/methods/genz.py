@@ -36,7 +36,7 @@ def genz(
     ----------
     a : Tensor
         Scaled margins, shape (N, C), float32 or float64. The target's own column holds
-        `rays.ABSENT`: one more rival, which always loses and whose slope is zero.
+        `margins.ABSENT`: one more rival, which always loses and whose slope is zero.
     samples : int
         Number S of samples behind each integral.
     generator : torch.Generator, optional

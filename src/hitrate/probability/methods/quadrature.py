@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hitrate.probability.blocks import block_size, blocks, is_eager_cpu
+from hitrate.probability.execution import block_size, blocks, is_eager_cpu
 from hitrate.probability.noises import LOG_SQRT_2PI, NORMAL, SQRT_HALF
 
 # Most steps of the search for a row's peak; one is enough unless thousands of rivals are ahead.
@@ -60,7 +60,7 @@ def quadrature(a: Tensor, *, nodes: int | None = None) -> tuple[Tensor, Tensor]:
     Parameters
     ----------
     a : Tensor, shape (N, C)
-        Scaled margins (mu_y - mu_i) / sigma; the target's own column holds `rays.ABSENT`.
+        Scaled margins (mu_y - mu_i) / sigma; the target's own column holds `margins.ABSENT`.
     nodes : int, optional
         Number of nodes per row; by default enough for the dtype's accuracy.
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from hitrate.losses.batch import Batch, Options
+from hitrate.losses.base import ClassificationLoss
 from hitrate.losses.cross_entropy import cross_entropy_loss
-from hitrate.losses.module import ClassificationLoss
+from hitrate.losses.reduction import Batch, Options
 
 
 def complement_entropy_loss(

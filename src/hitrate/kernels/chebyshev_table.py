@@ -1,4 +1,4 @@
-"""The numbers that all programs read: `hitrate.kernels.segments` says what they are for."""
+"""The numbers that all programs read: `hitrate.kernels.chebyshev` says what they are for."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import math
 import torch
 from torch import Tensor
 
-from hitrate.kernels import finish, segments
+from hitrate.kernels import chebyshev, epilogue
 
 
 @functools.lru_cache(maxsize=8)
 def _pristine(device: torch.device) -> Tensor:
     """A count of programs, 0; room for their sums; then waves, points and powers."""
-    count, pitch = int(segments.POINTS), int(segments.PITCH)
+    count, pitch = int(chebyshev.POINTS), int(chebyshev.PITCH)
     angle = (torch.arange(count, dtype=torch.float64) + 0.5) * (math.pi / count)
     rows = torch.zeros(2 * count + 1, pitch, dtype=torch.float64)
     # What makes coefficients: T_j at the points, times 2 / points, half that for j = 0.
@@ -23,7 +23,7 @@ def _pristine(device: torch.device) -> Tensor:
     rows[:count, :count] = waves
     rows[count, :count] = torch.cos(angle)
     rows[count + 1 :, :count] = _powers(count).T
-    return torch.cat([torch.zeros(int(finish.WAVES)), rows.flatten().float()]).to(device)
+    return torch.cat([torch.zeros(int(epilogue.WAVES)), rows.flatten().float()]).to(device)
 
 
 def _powers(terms: int) -> Tensor:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hitrate.recipes import recipe
-from hitrate.sklearn.table import Table
+from hitrate.sklearn.standardized import Table
 
 Array = NDArray[Any]
 

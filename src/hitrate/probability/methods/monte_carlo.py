@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from hitrate.probability.margins import ABSENT
 from hitrate.probability.noises import Noise
-from hitrate.probability.rays import ABSENT
 
 
 def monte_carlo(
@@ -40,7 +40,7 @@ def monte_carlo(
     ----------
     a : Tensor
         Scaled margins, shape (N, C), float32 or float64. The target's own column holds
-        `rays.ABSENT`.
+        `margins.ABSENT`.
     noise : Noise
         The distribution of e.
     samples : int

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hitrate.losses.batch import Batch, Options
-from hitrate.losses.module import ClassificationLoss
+from hitrate.losses.base import ClassificationLoss
+from hitrate.losses.reduction import Batch, Options
 
 
 def maximum_probability_cross_entropy_loss(

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hitrate.probability import checks
-from hitrate.probability.blocks import blocks, full_precision, is_eager_cpu
+from hitrate.probability import arguments
+from hitrate.probability.execution import blocks, full_precision, is_eager_cpu
+from hitrate.probability.margins import FARTHEST
 from hitrate.probability.noises import NORMAL, Noise
-from hitrate.probability.rays import FARTHEST
 
 # How far the log of an integrand falls before the nodes end.
 DROP = {torch.float32: 16.0, torch.float64: 28.0}
@@ -118,9 +118,9 @@ def class_probabilities(
 
 def _log_probabilities(logits: Tensor, sigma: float | Tensor, noise: str, call: str) -> Tensor:
     """Check, scale and dispatch."""
-    scores = checks.logits_of(logits, call)
-    scale = checks.sigma_of(sigma, scores, call)
-    kind = checks.noise_named(noise, call)
+    scores = arguments.logits_of(logits, call)
+    scale = arguments.sigma_of(sigma, scores, call)
+    kind = arguments.noise_named(noise, call)
     if scale.shape[1] > 1:
         raise ValueError(f"{call}: takes one sigma per row, got {tuple(scale.shape)}")
     with full_precision(scores):

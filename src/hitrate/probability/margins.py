@@ -23,7 +23,7 @@ LOWEST = -1e15
 
 
 @dataclass(frozen=True)
-class Rays:
+class Margins:
     """Scaled margins of a batch, with the chain rule in both directions.
 
     Attributes
@@ -45,8 +45,8 @@ class Rays:
     sigma: Tensor
 
     @classmethod
-    def of(cls, logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None) -> Rays:
-        """Rays of logits (N, C), target (N,), sigma (N, 1) or (N, C)."""
+    def of(cls, logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None) -> Margins:
+        """Margins of logits (N, C), target (N,), sigma (N, 1) or (N, C)."""
         target = target[:, None]
         distance = logits.gather(1, target) - logits
         free = None

@@ -14,10 +14,10 @@ import math
 import torch
 from torch import Tensor
 
-from hitrate.probability.blocks import blocks
+from hitrate.probability.execution import blocks
+from hitrate.probability.margins import FARTHEST
+from hitrate.probability.methods.quadrature import AHEAD
 from hitrate.probability.noises import Noise
-from hitrate.probability.quadrature import AHEAD
-from hitrate.probability.rays import FARTHEST
 
 # Points of one look at the integrand, and how often to look.
 POINTS = 48
@@ -40,7 +40,7 @@ def general_quadrature(
     Parameters
     ----------
     a : Tensor, shape (N, C)
-        Scaled margins; the target's own column holds `rays.ABSENT`.
+        Scaled margins; the target's own column holds `margins.ABSENT`.
     b : Tensor, shape (N, C), optional
         Slopes in t; 1 by default, 0 in the target's column.
     noise : Noise

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from hitrate.losses.batch import Batch, Options
-from hitrate.losses.module import ClassificationLoss
-from hitrate.probability.blocks import full_precision
+from hitrate.losses.base import ClassificationLoss
+from hitrate.losses.reduction import Batch, Options
+from hitrate.probability.execution import full_precision
 
 
 def max_mahalanobis_centers(classes: int, features: int, radius: float = 10.0) -> Tensor:

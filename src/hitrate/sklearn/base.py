@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from hitrate.sklearn.calibration import Calibration
 from hitrate.sklearn.objective import top
 from hitrate.sklearn.parameters import class_weights
-from hitrate.sklearn.table import Table
+from hitrate.sklearn.standardized import Table
 
 Array = NDArray[Any]
 DTYPES = [np.float64, np.float32]

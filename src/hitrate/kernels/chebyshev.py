@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from hitrate.kernels.integral import integrate, interval
-from hitrate.kernels.row import FARTHEST, LOWEST, read, top_of
+from hitrate.kernels.row_io import FARTHEST, LOWEST, read, top_of
 
 # Points per segment, and segments.
 POINTS: tl.constexpr = tl.constexpr(20)

@@ -14,7 +14,7 @@ def two_classes(a: Tensor) -> tuple[Tensor, Tensor]:
     Parameters
     ----------
     a : Tensor, shape (N, 2)
-        Scaled margins; the target's own column holds `rays.ABSENT`.
+        Scaled margins; the target's own column holds `margins.ABSENT`.
 
     Returns
     -------

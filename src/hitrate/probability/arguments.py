@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from hitrate.probability.blocks import is_eager_cpu
+from hitrate.probability.execution import is_eager_cpu
 from hitrate.probability.noises import NOISES, Noise
 
 INDEX_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hitrate.sklearn.table import Table
+from hitrate.sklearn.standardized import Table
 
 Array = NDArray[Any]
 

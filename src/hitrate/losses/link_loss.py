@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from hitrate.links import Link, link_named
-from hitrate.losses.batch import Batch, Options, each_class_as_target
 from hitrate.losses.fused import fused_loss, may_fuse
 from hitrate.losses.normalization import normalize_logits
+from hitrate.losses.reduction import Batch, Options, each_class_as_target
 from hitrate.probability import log_class_probabilities, log_expected_accuracy
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hitrate.probability import checks
-from hitrate.probability.blocks import full_precision
+from hitrate.probability import arguments
+from hitrate.probability.execution import full_precision
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -50,7 +50,7 @@ class Batch:
     def of(logits: Tensor, target: Tensor, options: Options, call: str) -> Batch:
         """Check the arguments of a loss and lay them out as rows."""
         _check_options(options, call)
-        scores = checks.scores_of(logits, call)
+        scores = arguments.scores_of(logits, call)
         if logits.dim() < 1 or logits.shape[min(1, logits.dim() - 1)] < 2:
             raise ValueError(
                 f"{call}: logits must have shape (C,), (N, C) or (N, C, d1, ...) with at least two "
@@ -73,7 +73,7 @@ class Batch:
                 raise ValueError(f"{call}: ignore_index has no meaning for probability targets")
             soft = target.movedim(axis, -1).reshape(-1, classes).to(rows.dtype)
             return Batch(rows, soft, None, layout, options, call)
-        if target.shape != layout or target.dtype not in checks.INDEX_DTYPES:
+        if target.shape != layout or target.dtype not in arguments.INDEX_DTYPES:
             raise ValueError(
                 f"{call}: target must be class indices of shape {tuple(layout)} or probabilities "
                 f"of shape {tuple(logits.shape)} for logits of shape {tuple(logits.shape)}; "
@@ -82,7 +82,7 @@ class Batch:
         indices = target.reshape(-1).long()
         ignored = indices == options.ignore_index
         indices = indices.masked_fill(ignored, 0)
-        checks.check_range(indices, classes, call)
+        arguments.check_range(indices, classes, call)
         return Batch(rows, indices, ignored, layout, options, call)
 
     @property

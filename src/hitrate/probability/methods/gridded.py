@@ -15,9 +15,9 @@ import math
 import torch
 from torch import Tensor
 
-from hitrate.probability.blocks import blocks
+from hitrate.probability.execution import blocks
+from hitrate.probability.methods.quadrature import quadrature
 from hitrate.probability.noises import LOG_SQRT_2PI, NORMAL
-from hitrate.probability.quadrature import quadrature
 
 # Points that carry one margin: the error falls with the sixth power of the grid's spacing.
 ORDER = 6
@@ -40,7 +40,7 @@ def gridded(a: Tensor, *, nodes: int | None = None) -> tuple[Tensor, Tensor]:
     Parameters
     ----------
     a : Tensor, shape (N, C)
-        Scaled margins (mu_y - mu_i) / sigma; the target's own column holds `rays.ABSENT`.
+        Scaled margins (mu_y - mu_i) / sigma; the target's own column holds `margins.ABSENT`.
     nodes : int, optional
         Nodes of the integral per unit of the scaled margin.
 

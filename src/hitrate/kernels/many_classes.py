@@ -6,9 +6,7 @@ The last runs in the backward pass, with many programs per row; between them a r
 import triton
 import triton.language as tl
 
-from hitrate.kernels.finish import ANY_NUMBER, ANYWHERE, WAVES, sigma_of
-from hitrate.kernels.row import FARTHEST, conclude, finish_row, read, read_row
-from hitrate.kernels.segments import (
+from hitrate.kernels.chebyshev import (
     FACTS,
     PITCH,
     PLACES,
@@ -19,6 +17,8 @@ from hitrate.kernels.segments import (
     survey,
     weights_of_row,
 )
+from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE, WAVES, sigma_of
+from hitrate.kernels.row_io import FARTHEST, conclude, finish_row, read, read_row
 
 
 @triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)

@@ -1,0 +1,1 @@
+"""Losses beside the family, to compare with: hinge, complement objective, MPCE, centres."""
