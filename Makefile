@@ -8,13 +8,14 @@ INPUTS := pyproject.toml $(PINS)
 # -c holds every package, pip itself included, to its pinned version; two -q leave only errors.
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c $(PINS)
 EDITABLE    := --build-constraint $(PINS) --editable
+PYTEST      := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo toy test lint format bench docs constraints clean
+.PHONY: help demo toy test test-all lint format bench docs constraints clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | \
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | \
 	  while IFS='|' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
 
 demo: $(VENV)/demo.stamp ## compare ways of training on a data set; report in build/demo
@@ -23,8 +24,11 @@ demo: $(VENV)/demo.stamp ## compare ways of training on a data set; report in bu
 toy: $(VENV)/demo.stamp ## train the toy example; table on screen, picture in build/toy
 	@$(BIN)/python -m hitrate_lab.toy --out build/toy
 
-test: lint ## lint, then run tests, docstring examples, README blocks and examples
-	@$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
+test: lint ## lint, then the tests for every change: five minutes on two cores
+	@$(PYTEST) -m 'not slow'
+
+test-all: lint ## lint, then every test, the thorough ones too
+	@$(PYTEST)
 
 lint: $(VENV)/dev.stamp ## check format, style and types
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format' to mend the format."; exit 1; }
