@@ -175,7 +175,7 @@ def test_a_compiler_sees_one_operation(classes):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({"noise": "gumbel"}, "for normal and logistic noise"),
+        ({"noise": "gumbel"}, "there is no kernel for gumbel noise"),
         ({"sigma": torch.ones(1, 10)}, "one sigma per row"),
         ({"method": "genz"}, "choose method and nodes"),
         ({"nodes": 20}, "choose method and nodes"),

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from hitrate.links import Link, link_named
 from hitrate.probability import log_expected_accuracy
-from hitrate.probability.noises import NORMAL, SQRT_HALF
+from hitrate.probability.noises import NORMAL
+from hitrate.probability.normal import SQRT_HALF
 
 Array = NDArray[Any]
 

@@ -259,12 +259,13 @@ def slope_in_sigma(rows: int, found: Found, rule: Rule, upstream: Tensor) -> Ten
 
 
 def log_probability(
-    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None, logistic: bool
+    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None, noise: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """log p (N,), its gradient in logits (N, C) and in sigma (N, 1).
 
     Logits in float32 or half precision; sigma (N, 1); all arithmetic in float32.
     """
+    logistic = noise == "logistic"
     if torch.compiler.is_compiling():
         found: tuple[Tensor, Tensor, Tensor] = torch.ops.hitrate.log_probability(
             logits, target, sigma, margin, logistic

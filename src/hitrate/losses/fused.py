@@ -19,7 +19,7 @@ from torch.autograd import forward_ad
 from hitrate.links import GCE, Error, Focal, Focused, Link, Log, Mixed, Tamed
 from hitrate.losses.reduction import REDUCTIONS, Batch, Options
 from hitrate.probability import arguments
-from hitrate.probability.accuracy import HAS_TRITON
+from hitrate.probability.dispatch import HAS_TRITON
 from hitrate.probability.execution import is_eager_cpu
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -194,12 +194,13 @@ class FusedLoss(torch.autograd.Function):
         wanted, learned = ctx.needs_input_grad[0], ctx.learned and ctx.needs_input_grad[1]
         to_logits = to_sigma = None
         if torch.is_grad_enabled():
-            from hitrate.losses.link_loss import Core, step_by_step
+            from hitrate.losses.link_loss import step_by_step
+            from hitrate.probability.arguments import Core
 
             options = Options(weight, ctx.rule.ignore_index, ctx.rule.reduction)
             batch = Batch.of(logits, target, options, "exact_loss")
             noise = "logistic" if ctx.rule.logistic else "normal"
-            loss = step_by_step(batch, sigma, ctx.link, Core(noise, ctx.rule.margin))
+            loss = step_by_step(batch, sigma, ctx.link, Core(ctx.rule.margin, noise))
             inputs = [*([logits] if wanted else []), *([sigma] if learned else [])]
             gradients = list(torch.autograd.grad(loss, inputs, upstream, create_graph=True))
             to_logits = gradients.pop(0) if wanted else None

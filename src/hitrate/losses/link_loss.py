@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -12,7 +12,9 @@ from hitrate.links import Link, link_named
 from hitrate.losses.fused import fused_loss, may_fuse
 from hitrate.losses.normalization import normalize_logits
 from hitrate.losses.reduction import Batch, Options, each_class_as_target
-from hitrate.probability import log_class_probabilities, log_expected_accuracy
+from hitrate.probability import log_class_probabilities
+from hitrate.probability.accuracy import log_p_of_target
+from hitrate.probability.arguments import Core
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -54,27 +56,15 @@ def family_loss(
         )
         if loss is not None:
             return loss.reshape(batch.layout) if options.reduction == "none" else loss
-    core = Core(noise, margin, method, backend, nodes, samples, generator)
+    core = Core(margin, noise, method, backend, nodes, samples, generator)
     return step_by_step(batch, scale, kind, core)
-
-
-class Core(NamedTuple):
-    """How log p is to be computed: arguments of `log_expected_accuracy`."""
-
-    noise: str
-    margin: float | None = None
-    method: str = "auto"
-    backend: str = "auto"
-    nodes: int | None = None
-    samples: int = 16
-    generator: torch.Generator | None = None
 
 
 def step_by_step(batch: Batch, scale: float | Tensor, link: Link, core: Core) -> Tensor:
     """log p, its link, and cross entropy's manners, one after the other."""
 
     def log_p(rows: Tensor, y: Tensor, scale: float | Tensor = scale) -> Tensor:
-        return log_expected_accuracy(rows, y, scale, **core._asdict())
+        return log_p_of_target(rows, y, scale, core)
 
     def log_p_of_classes(rows: Tensor) -> Tensor:
         per_class = isinstance(scale, Tensor) and scale.dim() == 2

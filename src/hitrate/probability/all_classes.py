@@ -9,38 +9,23 @@ one set of nodes serves all classes, since L does not depend on c.
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hitrate.probability import arguments
-from hitrate.probability.execution import blocks, full_precision, is_eager_cpu
-from hitrate.probability.margins import FARTHEST
-from hitrate.probability.noises import NORMAL, Noise
+from hitrate.probability.execution import full_precision, parts
+from hitrate.probability.margins import FARTHEST, FARTHEST_ANYWHERE
+from hitrate.probability.methods import class_nodes
+from hitrate.probability.noises import Noise
 
-# How far the log of an integrand falls before the nodes end.
-DROP = {torch.float32: 16.0, torch.float64: 28.0}
-# Distance of the nodes: for normal noise in widths of the narrowest integrand.
-SPACING = {
-    ("normal", torch.float32): 0.65,
-    ("normal", torch.float64): 0.4,
-    ("logistic", torch.float32): 0.6,
-    ("logistic", torch.float64): 0.4,
-}
-# Down to classes this far below the highest the nodes are evenly spaced.
-NEAR = 40.0
-# Most nodes for the classes below that.
-FAR_NODES = 48
-# Evaluations in the search for the lowest peak.
-LOOKS = 6
-# Elements of one buffer on a GPU, where all rows at once may not fit.
-GPU_BLOCK = 2**23
+# Logs of hazards that are large, and numbers.
+LARGEST = {torch.float32: 80.0, torch.float64: 600.0}
 
 
 def log_class_probabilities(
-    logits: Tensor, sigma: float | Tensor = 1.0, *, noise: str = "normal"
+    logits: Tensor, sigma: float | Tensor = 1.0, *, noise: str | Noise = "normal"
 ) -> Tensor:
     r"""Log of the probability of each class to have the highest noisy score.
 
@@ -56,7 +41,7 @@ def log_class_probabilities(
         Scores :math:`\mu`. Half precision is computed in float32.
     sigma : float or Tensor
         Scale of the noise: a number, or shape () or (N,). Its gradient flows.
-    noise : {"normal", "logistic", "gumbel"}
+    noise : {"normal", "logistic", "gumbel"} or Noise
         Gumbel noise gives the log-softmax.
 
     Returns
@@ -83,7 +68,7 @@ def log_class_probabilities(
 
 
 def class_probabilities(
-    logits: Tensor, sigma: float | Tensor = 1.0, *, noise: str = "normal"
+    logits: Tensor, sigma: float | Tensor = 1.0, *, noise: str | Noise = "normal"
 ) -> Tensor:
     r"""Probability of each class to have the highest noisy score.
 
@@ -97,7 +82,7 @@ def class_probabilities(
         Scores :math:`\mu`. Half precision is computed in float32.
     sigma : float or Tensor
         Scale of the noise: a number, or shape () or (N,). Its gradient flows.
-    noise : {"normal", "logistic", "gumbel"}
+    noise : {"normal", "logistic", "gumbel"} or Noise
         Gumbel noise gives the softmax.
 
     Returns
@@ -116,7 +101,9 @@ def class_probabilities(
     return torch.softmax(log_p, 1)
 
 
-def _log_probabilities(logits: Tensor, sigma: float | Tensor, noise: str, call: str) -> Tensor:
+def _log_probabilities(
+    logits: Tensor, sigma: float | Tensor, noise: str | Noise, call: str
+) -> Tensor:
     """Check, scale and dispatch."""
     scores = arguments.logits_of(logits, call)
     scale = arguments.sigma_of(sigma, scores, call)
@@ -129,12 +116,18 @@ def _log_probabilities(logits: Tensor, sigma: float | Tensor, noise: str, call: 
         top = scores.detach().amax(1, keepdim=True)
         out = torch.isneginf(scores) & ~torch.isneginf(top)
         scaled = ((scores.masked_fill(out, 0.0) - top) / scale).masked_fill(out, -torch.inf)
-        if kind.name == "gumbel" or not len(scores):
-            return torch.log_softmax(scaled, 1)
+        if kind.closed_form_of_classes is not None:
+            closed: Tensor = kind.closed_form_of_classes(scaled)
+            return closed
+        if not len(scores):
+            return scaled
+        if kind.class_nodes is None:
+            # Whatever its tails are like.
+            scaled = scaled.double()
         compiling = torch.compiler.is_compiling()
         function = LogClassProbabilities if compiling else ForwardModeLogClassProbabilities
         log_p: Tensor = function.apply(scaled, kind)[0]  # type: ignore[no-untyped-call]
-    return log_p
+    return log_p.to(scores.dtype)
 
 
 class LogClassProbabilities(torch.autograd.Function):
@@ -143,10 +136,13 @@ class LogClassProbabilities(torch.autograd.Function):
     @staticmethod
     def forward(scaled: Tensor, noise: Noise) -> tuple[Tensor, Tensor, Tensor]:
         """log p, and the nodes with the logs of their distances, which autograd does not see."""
-        below, out = _below(scaled)
-        u, log_step = _nodes(below, out, noise)
+        below, out = _below(scaled, noise)
+        if noise.class_nodes is None:
+            u, log_step = class_nodes.any_noise(below, out, noise)
+        else:
+            u, log_step = noise.class_nodes(below, out)
         sums = []
-        for part in _parts(scaled, scaled.shape[1] * u.shape[1]):
+        for part in parts(scaled, scaled.shape[1] * u.shape[1]):
             log_terms, _ = _log_terms(below[part], u[part], log_step[part], noise)
             sums.append(_log_sum_exp(log_terms))
         log_p = _complete(torch.cat(sums), scaled)
@@ -164,12 +160,12 @@ class LogClassProbabilities(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor, None]:
         # J^T v of math (26), out of place: it is differentiated for second derivatives.
         scaled, log_p, u, log_step = ctx.saved_tensors
-        below, out = _below(scaled)
+        below, out = _below(scaled, ctx.noise)
         top, ratio = _to_the_top(scaled, log_p)
         v = grad.masked_fill(out, 0.0)
         v = (v - ratio * v.gather(1, top)).scatter(1, top, 0.0)
         products = []
-        for part in _parts(scaled, scaled.shape[1] * u.shape[1]):
+        for part in parts(scaled, scaled.shape[1] * u.shape[1]):
             weights, hazard = _weights(below[part], u[part], log_step[part], ctx.noise)
             pull = (weights * v[part][:, :, None]).sum(1, keepdim=True)  # (rows, 1, K)
             steepness = hazard.sum(1, keepdim=True)
@@ -185,10 +181,10 @@ class ForwardModeLogClassProbabilities(LogClassProbabilities):
     def jvp(ctx: Any, tangent: Tensor, _: Any) -> tuple[Tensor, None, None]:
         # J v of math (26).
         scaled, log_p, u, log_step = ctx.saved_tensors
-        below, out = _below(scaled)
+        below, out = _below(scaled, ctx.noise)
         top, ratio = _to_the_top(scaled, log_p)
         products = []
-        for part in _parts(scaled, scaled.shape[1] * u.shape[1]):
+        for part in parts(scaled, scaled.shape[1] * u.shape[1]):
             weights, hazard = _weights(below[part], u[part], log_step[part], ctx.noise)
             along = (hazard * tangent[part][:, :, None]).sum(1, keepdim=True)  # (rows, 1, K)
             steepness = hazard.sum(1, keepdim=True)
@@ -207,17 +203,10 @@ class ForwardModeLogClassProbabilities(LogClassProbabilities):
         return tuple(output.unflatten(0, folded.shape[:2]) for output in outputs), (0, 0, 0)
 
 
-def _below(scaled: Tensor) -> tuple[Tensor, Tensor]:
+def _below(scaled: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
     """Distances to the highest, clipped where a class never wins, and which are at -inf."""
-    return (-scaled).clamp(max=FARTHEST), torch.isneginf(scaled)
-
-
-def _parts(a: Tensor, width: int) -> list[slice]:
-    """Slices of rows whose buffers of `width` per row stay small; one slice for a compiler."""
-    if a.device.type == "cpu" or torch.compiler.is_compiling():
-        return blocks(a, width)
-    size = GPU_BLOCK // width or 1
-    return [slice(start, start + size) for start in range(0, a.shape[0], size)]
+    farthest = FARTHEST_ANYWHERE if noise.class_nodes is None else FARTHEST
+    return (-scaled).clamp(max=farthest), torch.isneginf(scaled)
 
 
 def _log_terms(below: Tensor, u: Tensor, log_step: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
@@ -236,7 +225,8 @@ def _log_sum_exp(log_terms: Tensor) -> Tensor:
 def _weights(below: Tensor, u: Tensor, log_step: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
     """Probabilities of the nodes given that c wins, math (25), and h; both (N, C, K)."""
     log_terms, log_hazard = _log_terms(below, u, log_step, noise)
-    return torch.softmax(log_terms, 2), log_hazard.exp()
+    # Where a hazard is beyond all numbers the weight is zero.
+    return torch.softmax(log_terms, 2), log_hazard.clamp(max=LARGEST[log_hazard.dtype]).exp()
 
 
 def _complete(log_p: Tensor, scaled: Tensor) -> Tensor:
@@ -251,82 +241,3 @@ def _to_the_top(scaled: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:
     """The highest class (N, 1), and all p_c in units of its p, math (27)."""
     top = scaled.argmax(1, keepdim=True)
     return top, (log_p - log_p.gather(1, top)).exp()
-
-
-class Span(NamedTuple):
-    """Where the integrands of a row live, for all classes up to `NEAR` below the highest."""
-
-    high: float
-    low: Tensor  # (N, 1)
-    step: Tensor  # (N, 1), the distance of nodes that they need
-    pace: Tensor | float  # a class this much further down moves the lower end by 1 at most
-    nodes: int  # enough for all but contrived rows
-
-
-def _nodes(below: Tensor, out: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
-    """Values of u, measured from the highest logit, and the logs of their distances: (N, K)."""
-    deepest = below.masked_fill(out, 0.0).amax(1, keepdim=True)
-    depth = deepest.clamp(max=NEAR)
-    span = (_normal_span if noise.name == "normal" else _logistic_span)(below, depth)
-    rest = (deepest - depth) / span.pace
-    near, far = span.nodes, FAR_NODES
-    if is_eager_cpu(below):
-        near = min(4 * near, _most((span.high - span.low) / span.step))
-        far = min(far, _most(rest / span.step))
-    step = (span.high - span.low) / near
-    # The classes further down share their nodes: a cubic leaves the even spacing smoothly, and
-    # only where an even one would not reach, math (28).
-    j = torch.arange(near + far + 1, dtype=below.dtype, device=below.device)
-    after = (j - near).clamp(min=0.0)
-    growth = (rest / step - far).clamp(min=0.0) / max(far, 1) ** 3
-    u = span.high - step * (j + growth * after**3)
-    return u, (step * (1 + 3 * growth * after**2)).log()
-
-
-def _most(counts: Tensor) -> int:
-    """The largest count, rounded up; NaN does not count."""
-    return math.ceil(counts.nan_to_num(0.0).amax())
-
-
-def _logistic_span(below: Tensor, depth: Tensor) -> Span:
-    """From below the lowest class, where all C factors fall, to above the highest."""
-    classes, drop = below.shape[1], DROP[below.dtype]
-    high = drop + 2 + math.log(classes)
-    before = (drop + (classes + 1) * math.log(2)) / classes
-    spacing = SPACING["logistic", below.dtype]
-    nodes = math.ceil((high + NEAR + before) / spacing)
-    return Span(high, -depth - before, torch.full_like(depth, spacing), 1.0, nodes)
-
-
-def _normal_span(below: Tensor, depth: Tensor) -> Span:
-    """From below the peak of a class at `depth`, the lowest and narrowest of all."""
-    classes, drop = below.shape[1], DROP[below.dtype]
-    high = math.sqrt(2 * (drop + math.log(classes)))
-    found = [_peak(below[part], depth[part], high) for part in _parts(below, classes)]
-    peak, tilt, curvature = torch.split(torch.cat(found), 1, dim=1)
-    # The bound to the left of math (9); the derivatives have one more factor h, hence the 2.
-    low = peak - ((tilt * tilt + 2 * curvature * (drop + 2)).sqrt() - tilt) / curvature
-    spacing = SPACING["normal", below.dtype]
-    nodes = math.ceil((42 + 3.2 * math.log2(classes)) / spacing)
-    return Span(high, low, spacing * curvature.rsqrt(), curvature, nodes)
-
-
-def _peak(below: Tensor, depth: Tensor, high: float) -> Tensor:
-    """A place near the peak of a class at `depth`, math (8), slope and curvature there: (N, 3)."""
-    # The peak lies above the middle between the class and the highest, since h(x) > -x.
-    low = 0.01 - 0.5 * depth
-    u = low + 0.5
-    # The class itself is no rival of its own: what it adds is taken off again.
-    columns = torch.cat([below, depth], 1)
-    sign = torch.ones_like(columns[:1])
-    sign[:, -1] = -1.0
-    for look in range(LOOKS):
-        own, x = u + depth, u + columns
-        hazard = NORMAL.log_cdf_and_log_hazard(x)[1].exp()
-        first = (sign * hazard).sum(1, keepdim=True).clamp_min(1e-30)  # A, 0 without rivals
-        second = (sign * hazard * (x + hazard)).sum(1, keepdim=True)  # -A'
-        if look < LOOKS - 1:
-            # Newton's step for log A = log own. As log A is concave, it comes back from above.
-            step = (first / own).log() / (second / first + 1 / own)
-            u = (u + step).clamp(max=high).maximum(low)
-    return torch.cat([u, first - own, 1 + second], 1)

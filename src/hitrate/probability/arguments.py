@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from numbers import Real
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,11 +16,49 @@ from hitrate.probability.noises import NOISES, Noise
 INDEX_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
-def noise_named(name: str, call: str) -> Noise:
-    """The noise of that name."""
-    if name not in NOISES:
-        raise ValueError(f"{call}: noise={name!r} is not one of {', '.join(map(repr, NOISES))}")
-    return NOISES[name]
+class Core(NamedTuple):
+    """Which p is meant, and how it is computed: the arguments of `log_expected_accuracy`."""
+
+    margin: float | Tensor | None = None
+    noise: str | Noise = "normal"
+    method: str = "auto"
+    backend: str = "auto"
+    nodes: int | None = None
+    samples: int = 16
+    generator: torch.Generator | None = None
+
+
+class CoreOptions(TypedDict, total=False):
+    """The same as keywords."""
+
+    margin: float | Tensor | None
+    noise: str | Noise
+    method: str
+    backend: str
+    nodes: int | None
+    samples: int
+    generator: torch.Generator | None
+
+
+Gathered = TypeVar("Gathered", bound=tuple[Any, ...])
+
+
+def gathered(into: type[Gathered], options: Mapping[str, Any], call: str) -> Gathered:
+    """Keywords as a NamedTuple; an unknown one is the caller's mistake."""
+    unknown = [name for name in options if name not in into._fields]  # type: ignore[attr-defined]
+    if unknown:
+        raise TypeError(f"{call} got an unexpected keyword argument {unknown[0]!r}")
+    return into(**options)
+
+
+def noise_named(noise: str | Noise, call: str) -> Noise:
+    """The noise of that name, or the noise itself."""
+    if isinstance(noise, Noise):
+        return noise
+    if not isinstance(noise, str) or noise not in NOISES:
+        names = ", ".join(map(repr, NOISES))
+        raise ValueError(f"{call}: noise={noise!r} is not one of {names}, and no Noise")
+    return NOISES[noise]
 
 
 def scores_of(logits: Tensor, call: str) -> Tensor:
@@ -65,10 +105,13 @@ def sigma_of(sigma: float | Tensor, logits: Tensor, call: str) -> Tensor:
     """Sigma as (N, 1), one per row, or (N, C), one per class, checked to be positive."""
     rows, classes = logits.shape
     if not isinstance(sigma, Tensor):
-        if not (isinstance(sigma, int | float) and 0 < sigma < math.inf):
+        if not is_number(sigma) or not 0 < sigma < math.inf:
             raise ValueError(f"{call}: sigma must be a positive number, got {sigma!r}")
+        limits = torch.finfo(logits.dtype)
+        if not limits.tiny <= sigma <= limits.max:
+            raise ValueError(f"{call}: {logits.dtype} cannot hold sigma, got {sigma!r}")
         return logits.new_full((), float(sigma)).expand(rows, 1)
-    if sigma.dim() == 0:
+    if sigma.numel() == 1:
         # Like any number, it may come from anywhere.
         sigma = sigma.to(logits.device)
     if sigma.dim() < 2 and sigma.shape in ((), (1,), (rows,)):
@@ -80,19 +123,29 @@ def sigma_of(sigma: float | Tensor, logits: Tensor, call: str) -> Tensor:
             f"{call}: sigma must be a number or have shape (), (N,), (N, 1), or for one per class "
             f"(1, C) or (N, C), with logits {tuple(logits.shape)}; got {tuple(sigma.shape)}"
         )
-    wrong = _first(sigma, lambda s: s <= 0)
+    wrong = _first(sigma, lambda s: (s <= 0) | torch.isinf(s))
     if wrong is not None:
-        raise ValueError(f"{call}: sigma must be positive, got {wrong}")
+        raise ValueError(f"{call}: sigma must be positive and finite, got {wrong}")
     return column.to(logits.dtype)
 
 
-def margin_of(margin: float | None, call: str) -> float | None:
-    """The margin as a number that is not negative, or None."""
+def margin_of(margin: float | Tensor | None, call: str) -> float | Tensor | None:
+    """The margin as a number that is not negative, a tensor of one that moves, or None."""
     if margin is None:
         return None
-    if isinstance(margin, bool) or not isinstance(margin, int | float) or not margin >= 0:
+    if isinstance(margin, Tensor):
+        if margin.numel() != 1 or margin.requires_grad:
+            shape = tuple(margin.shape)
+            raise ValueError(f"{call}: margin must be one number, without gradient, got {shape}")
+        return margin.reshape(())
+    if not is_number(margin) or not margin >= 0:
         raise ValueError(f"{call}: margin must be None or a number >= 0, got {margin!r}")
     return float(margin)
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a number, of Python or numpy, and no truth value."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def count_of(value: int, name: str, smallest: int, call: str) -> int:

@@ -14,27 +14,37 @@ import torch
 from torch import Tensor
 
 from hitrate.probability.execution import is_eager_cpu
-from hitrate.probability.margins import Margins
+from hitrate.probability.margins import Margins, double
 from hitrate.probability.methods.general_quadrature import hessian_product
 from hitrate.probability.noises import Noise
 
-# A method: rays' (a, b) -> log p, its slope in a, and its slope in b where b is given.
-Method = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor, Tensor | None]]
+
+class Margined(NamedTuple):
+    """A method: margins' a, and b where there is one sigma per class, to log p and its slopes.
+
+    One that knows no b returns two values. With `anywhere` margins are as any noise needs them.
+    """
+
+    run: Any
+    anywhere: bool = False
 
 
 class Kernel(NamedTuple):
     """A method that goes all the way: logits, target, sigma, margin -> log p and its gradients."""
 
-    run: Callable[[Tensor, Tensor, Tensor, float | None], tuple[Tensor, Tensor, Tensor]]
+    run: Callable[..., tuple[Tensor, Tensor, Tensor]]
+
+
+Steps = Margined | Kernel
 
 
 def log_probability(
     logits: Tensor,
     target: Tensor,
     sigma: Tensor,
-    margin: float | None,
+    margin: float | Tensor | None,
     noise: Noise,
-    method: Method | Kernel,
+    steps: Steps,
     *,
     learned: bool,
 ) -> Tensor:
@@ -44,7 +54,7 @@ def log_probability(
     """
     function = LogProbability if torch.compiler.is_compiling() else ForwardModeLogProbability
     outputs = function.apply(  # type: ignore[no-untyped-call]
-        logits, target, sigma, margin, learned, noise, method
+        logits, target, sigma, margin, learned, noise, steps
     )
     log_p: Tensor = outputs[0]
     return log_p
@@ -58,37 +68,42 @@ class LogProbability(torch.autograd.Function):
         logits: Tensor,
         target: Tensor,
         sigma: Tensor,
-        margin: float | None,
+        margin: float | Tensor | None,
         learned: bool,
         noise: Noise,
-        method: Method | Kernel,
+        steps: Steps,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The value, and its gradient in logits and sigma, which autograd does not see."""
-        if isinstance(method, Kernel):
-            return method.run(logits, target, sigma, margin)
-        margins = Margins.of(logits, target, sigma, margin)
-        log_p, slope, slope_b = method(margins.a, margins.b)
+        if isinstance(steps, Kernel):
+            return steps.run(logits, target, sigma, margin)
+        margins = Margins.of(logits, target, sigma, margin, anywhere=steps.anywhere)
+        if steps.anywhere:
+            log_p, slope, slope_b = steps.run(margins.a, margins.b)
+        else:
+            log_p, slope = steps.run(margins.a)
+            slope_b = None
         if learned:
             to_logits, to_sigma = margins.pull(slope, slope_b)
         else:
             to_logits, to_sigma = margins.pull_logits_(slope), torch.zeros_like(sigma)
+        if steps.anywhere:
+            log_p, to_logits, to_sigma = (a.to(logits) for a in (log_p, to_logits, to_sigma))
         return _mend(logits, target, log_p, to_logits, to_sigma)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        logits, target, sigma, ctx.margin, _, ctx.noise, _ = inputs
+        logits, target, sigma, margin, _, ctx.noise, _ = inputs
         _, to_logits, to_sigma = output
         ctx.mark_non_differentiable(to_logits, to_sigma)
-        ctx.save_for_backward(logits, target, sigma, to_logits, to_sigma)
-        ctx.save_for_forward(logits, target, sigma, to_logits, to_sigma)
+        _keep(ctx, (logits, target, sigma, to_logits, to_sigma), margin)
 
     @staticmethod
     def _gradient(ctx: Any) -> tuple[Tensor, Tensor]:
-        logits, target, sigma, to_logits, to_sigma = ctx.saved_tensors
+        (logits, target, sigma, to_logits, to_sigma), margin = _kept(ctx)
         if not torch.is_grad_enabled():
             return to_logits, to_sigma
         gradient: tuple[Tensor, Tensor] = Slope.apply(  # type: ignore[no-untyped-call]
-            logits, target, sigma, to_logits, to_sigma, ctx.margin, ctx.noise
+            logits, target, sigma, to_logits, to_sigma, margin, ctx.noise
         )
         return gradient
 
@@ -132,7 +147,7 @@ class Slope(torch.autograd.Function):
         sigma: Tensor,
         to_logits: Tensor,
         to_sigma: Tensor,
-        margin: float | None,
+        margin: float | Tensor | None,
         noise: Noise,
     ) -> tuple[Tensor, Tensor]:
         """Hand through what `LogProbability` found."""
@@ -140,29 +155,30 @@ class Slope(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        logits, target, sigma, _, _, ctx.margin, ctx.noise = inputs
-        ctx.save_for_backward(logits, target, sigma)
-        ctx.save_for_forward(logits, target, sigma)
+        logits, target, sigma, _, _, margin, ctx.noise = inputs
+        _keep(ctx, (logits, target, sigma), margin)
 
     @staticmethod
     def _hessian(ctx: Any, logits: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
         """The Hessian of log p in (logits, sigma) times a direction, docs/math.md (18)."""
-        own_logits, target, own_sigma = ctx.saved_tensors
-        margins = Margins.of(own_logits, target, own_sigma, ctx.margin)
+        (own_logits, target, own_sigma), margin = _kept(ctx)
+        # Rare enough to be done for any noise, and in float64.
+        margins = Margins.of(own_logits, target, own_sigma, margin, anywhere=True)
+        logits, sigma = double(logits), double(sigma)
         along = margins.push(logits, sigma)
         slope, slope_b, product, product_b = hessian_product(
             margins.a, margins.b, ctx.noise, *along
         )
         to_logits, to_sigma = margins.pull(product, product_b)
         bent_logits, bent_sigma = margins.curve(slope, slope_b, logits, sigma)
-        return to_logits + bent_logits, to_sigma + bent_sigma
+        return (to_logits + bent_logits).to(own_logits), (to_sigma + bent_sigma).to(own_sigma)
 
     @staticmethod
     def backward(ctx: Any, logits: Tensor, sigma: Tensor) -> tuple[Tensor | None, ...]:
         with torch.no_grad():
             to_logits, to_sigma = Slope._hessian(ctx, logits, sigma)
         if torch.is_grad_enabled():
-            own_logits, _, own_sigma = ctx.saved_tensors
+            (own_logits, _, own_sigma), _ = _kept(ctx)
             to_logits, to_sigma = NoThirdOrder.apply(  # type: ignore[no-untyped-call]
                 to_logits, to_sigma, own_logits, own_sigma
             )
@@ -170,7 +186,7 @@ class Slope(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, logits: Tensor | None, _: Any, sigma: Tensor | None, *__: Any) -> Any:
-        own_logits, _, own_sigma = ctx.saved_tensors
+        (own_logits, _, own_sigma), _ = _kept(ctx)
         return Slope._hessian(
             ctx,
             torch.zeros_like(own_logits) if logits is None else logits,
@@ -201,6 +217,21 @@ class NoThirdOrder(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *_: Any) -> None:
         raise RuntimeError("log_expected_accuracy: third derivatives are not available")
+
+
+def _keep(ctx: Any, tensors: tuple[Tensor, ...], margin: float | Tensor | None) -> None:
+    """Save what derivatives need; a margin that moves is a tensor too."""
+    ctx.margin = None if isinstance(margin, Tensor) else margin
+    saved = (*tensors, margin) if isinstance(margin, Tensor) else tensors
+    ctx.count = len(tensors)
+    ctx.save_for_backward(*saved)
+    ctx.save_for_forward(*saved)
+
+
+def _kept(ctx: Any) -> tuple[tuple[Tensor, ...], float | Tensor | None]:
+    """The tensors and the margin that `_keep` saved."""
+    saved = ctx.saved_tensors
+    return saved[: ctx.count], saved[ctx.count] if len(saved) > ctx.count else ctx.margin
 
 
 def _mend(

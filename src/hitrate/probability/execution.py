@@ -9,6 +9,8 @@ from torch import Tensor
 
 # Elements of one buffer and thread: torch splits no smaller piece of work.
 BLOCK = 2**15
+# Elements of one buffer on a GPU, where all rows at once may not fit.
+GPU_BLOCK = 2**23
 
 
 def is_eager_cpu(a: Tensor) -> bool:
@@ -35,4 +37,12 @@ def blocks(a: Tensor, width: int) -> list[slice]:
     if not is_eager_cpu(a):
         return [slice(None)]
     size = block_size() // width or 1
+    return [slice(start, start + size) for start in range(0, a.shape[0], size)]
+
+
+def parts(a: Tensor, width: int) -> list[slice]:
+    """The same, but on a GPU too; one slice for a compiler."""
+    if a.device.type == "cpu" or torch.compiler.is_compiling():
+        return blocks(a, width)
+    size = GPU_BLOCK // width or 1
     return [slice(start, start + size) for start in range(0, a.shape[0], size)]

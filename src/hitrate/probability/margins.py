@@ -1,4 +1,4 @@
-"""From logits to the rays a + b t that the integral is made of, and back: docs/math.md (4), (5).
+"""From logits to scaled margins a + b t, t the target's noise, and back: docs/math.md (4), (5).
 
 For row n and class i != y the rival i loses when its noise is below a + b t, t the target's noise:
 
@@ -20,6 +20,14 @@ ABSENT = 1e4
 FARTHEST = 5e3
 # And here, where squares are still finite in float32.
 LOWEST = -1e15
+# The same two for any noise and any sigma, in float64.
+ABSENT_ANYWHERE = 1e30
+FARTHEST_ANYWHERE = 1e15
+
+
+def double(a: Tensor) -> Tensor:
+    """In float64, where the device has it."""
+    return a if a.device.type == "mps" else a.double()
 
 
 @dataclass(frozen=True)
@@ -45,16 +53,32 @@ class Margins:
     sigma: Tensor
 
     @classmethod
-    def of(cls, logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None) -> Margins:
-        """Margins of logits (N, C), target (N,), sigma (N, 1) or (N, C)."""
+    def of(
+        cls,
+        logits: Tensor,
+        target: Tensor,
+        sigma: Tensor,
+        margin: float | Tensor | None,
+        *,
+        anywhere: bool = False,
+    ) -> Margins:
+        """Margins of logits (N, C), target (N,), sigma (N, 1) or (N, C).
+
+        By default they are clipped where normal and logistic noise have long decided; with
+        `anywhere` they are in float64, and clipped where any noise has.
+        """
         target = target[:, None]
+        farthest, absent = FARTHEST, ABSENT
+        if anywhere:
+            logits, sigma = double(logits), double(sigma)
+            farthest, absent = FARTHEST_ANYWHERE, ABSENT_ANYWHERE
         distance = logits.gather(1, target) - logits
         free = None
         if margin is not None:
             free = distance < margin
             # A class at -inf is no rival: the margin does not bring it closer.
             distance = distance.clamp_(max=margin).masked_fill_(torch.isneginf(logits), torch.inf)
-        a = (distance / sigma).clamp_(LOWEST, FARTHEST).scatter_(1, target, ABSENT)
+        a = (distance / sigma).clamp_(LOWEST, farthest).scatter_(1, target, absent)
         b = None
         if sigma.shape[1] > 1:
             b = (sigma.gather(1, target) / sigma).scatter(1, target, 0.0)

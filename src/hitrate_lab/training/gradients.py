@@ -9,8 +9,8 @@ from torch import Tensor
 
 from hitrate import losses
 from hitrate.links import Link
-from hitrate.probability import log_expected_accuracy
-from hitrate.probability.noises import NORMAL, SQRT_HALF
+from hitrate.probability import log_expected_accuracy, normal
+from hitrate.probability.normal import SQRT_HALF
 from hitrate.recipes import Plan
 from hitrate_lab.training.variants import STEEP, Variant, mixture_of, softmax_link, steepness
 
@@ -136,7 +136,7 @@ def _log_p_and_slope(
     if logits.shape[2] == 2 and margin is None:
         # log Phi(gap / (sigma sqrt 2)), docs/math.md (6)
         signs = (2 * one_hot - 1) * (SQRT_HALF / sigma)
-        log_p, hazard = NORMAL.log_cdf_and_hazard((logits * signs).sum(2, keepdim=True))
+        log_p, hazard = normal.log_cdf_and_hazard((logits * signs).sum(2, keepdim=True))
         return log_p, hazard * signs
     rows, y = _rows(logits, target)
     with torch.enable_grad():

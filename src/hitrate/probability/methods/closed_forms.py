@@ -1,11 +1,12 @@
-"""Closed forms: two classes with normal noise. Gumbel noise is torch's log-softmax."""
+"""Closed forms: normal noise with two classes, and Gumbel noise, whose p is the softmax."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from hitrate.probability.noises import NORMAL, SQRT_HALF
+from hitrate.probability import normal
+from hitrate.probability.normal import SQRT_HALF
 
 
 def two_classes(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -23,26 +24,46 @@ def two_classes(a: Tensor) -> tuple[Tensor, Tensor]:
         d log p / d a, zero in the target's column.
     """
     rival, column = a.min(1, keepdim=True)
-    log_p, hazard = NORMAL.log_cdf_and_hazard(rival * SQRT_HALF)
+    log_p, hazard = normal.log_cdf_and_hazard(rival * SQRT_HALF)
     return log_p[:, 0], torch.zeros_like(a).scatter(1, column, hazard * SQRT_HALF)
 
 
 def log_softmax_of_target(
-    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None, *, learned: bool
+    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | Tensor | None, *, learned: bool
 ) -> Tensor:
-    """log p for Gumbel noise: the target's log softmax of logits / sigma.
+    """log p (N,) for Gumbel noise: the target's log softmax of logits / sigma.
 
     A margin r lifts every rival to at least r below the target, which clips mu_y - mu_i at r.
-    `learned` says whether sigma may want a gradient.
+    `learned` says whether sigma may want a gradient. The rivals' sum is taken without the target:
+    of p near 1 the digits of 1 - p are kept.
     """
     target = target[:, None]
     if margin is None and not learned:
-        return torch.log_softmax(logits / sigma, 1).gather(1, target)[:, 0]
-    # A class at -inf is out whatever sigma and margin are: it must not give them a NaN gradient,
-    # nor become a rival at the margin.
-    out = torch.isneginf(logits)
-    scores = logits.masked_fill(out, 0.0)
-    if margin is not None:
-        scores = torch.maximum(scores, scores.gather(1, target) - margin)
-    scores = (scores / sigma).masked_fill(out, -torch.inf)
-    return torch.log_softmax(scores, 1).gather(1, target)[:, 0]
+        scores = logits / sigma
+    else:
+        # A class at -inf is out whatever sigma and margin are: it must not give them a NaN
+        # gradient, nor become a rival at the margin.
+        out = torch.isneginf(logits)
+        scores = logits.masked_fill(out, 0.0)
+        if margin is not None:
+            scores = torch.maximum(scores, scores.gather(1, target) - margin)
+        scores = (scores / sigma).masked_fill(out, -torch.inf)
+    return _log_softmax_at(scores, target)[:, 0]
+
+
+def log_softmax_of_classes(scores: Tensor) -> Tensor:
+    """log p_c (N, C) for Gumbel noise; the highest class keeps the digits of 1 - p."""
+    top = scores.argmax(1, keepdim=True)
+    return torch.log_softmax(scores, 1).scatter(1, top, _log_softmax_at(scores, top))
+
+
+def _log_softmax_at(scores: Tensor, column: Tensor) -> Tensor:
+    """The log softmax (N, 1) in one column of each row, from a sum over the others."""
+    highest = scores.detach().amax(1, keepdim=True)
+    below = scores - highest
+    own = below.gather(1, column)
+    others = below.exp().scatter(1, column, 0.0).sum(1, keepdim=True)
+    # As the highest its own part is 1, which would drown the others; else theirs is 1 or more.
+    as_highest = torch.log1p(others + torch.expm1(own))
+    total = torch.where(own == 0, as_highest, torch.log(others + own.exp()))
+    return own - total

@@ -15,9 +15,10 @@ import math
 import torch
 from torch import Tensor
 
+from hitrate.probability import normal
 from hitrate.probability.execution import blocks
 from hitrate.probability.methods.quadrature import quadrature
-from hitrate.probability.noises import LOG_SQRT_2PI, NORMAL
+from hitrate.probability.normal import LOG_SQRT_2PI
 
 # Points that carry one margin: the error falls with the sixth power of the grid's spacing.
 ORDER = 6
@@ -96,7 +97,7 @@ def _rule(
     last = math.ceil(math.sqrt(2.0 * (12.0 + log_classes)) - low)
     points = torch.arange(-BEHIND, last * POINTS[dtype] + ORDER - BEHIND, dtype=torch.float64)
     u = torch.arange(low * nodes, high * nodes + 1, dtype=torch.float64) / nodes
-    log_cdf, hazard = NORMAL.log_cdf_and_hazard(points[:, None] / POINTS[dtype] + u)
+    log_cdf, hazard = normal.log_cdf_and_hazard(points[:, None] / POINTS[dtype] + u)
     return u.to(device, dtype), log_cdf.to(device, dtype), hazard.to(device, dtype)
 
 

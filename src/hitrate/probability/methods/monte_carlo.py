@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from hitrate.probability.margins import ABSENT
-from hitrate.probability.noises import Noise
+
+if TYPE_CHECKING:
+    from hitrate.probability.noises import Noise
 
 
 def monte_carlo(
@@ -71,7 +74,7 @@ def monte_carlo(
     e_target = e.gather(2, target[:, None, None].expand(-1, samples, 1))  # (N, S, 1)
     # In the target's own column this reads ABSENT > 0, so that column needs no mask here.
     hit = (a[:, None, :] + e_target - e > 0).all(dim=2)  # (N, S)
-    psi = e - e.mean(dim=2, keepdim=True) if noise.name == "normal" else noise.score(e)
+    psi = noise.weight_of_draws(e)
     hits = hit.sum(dim=1)  # (N,)
     log_p = hits.to(a.dtype).log() - math.log(samples)
     # where, not a product: a miss must not turn an infinite score into NaN.

@@ -18,8 +18,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from hitrate.probability import normal
 from hitrate.probability.execution import block_size, blocks, is_eager_cpu
-from hitrate.probability.noises import LOG_SQRT_2PI, NORMAL, SQRT_HALF
+from hitrate.probability.normal import LOG_SQRT_2PI, SQRT_HALF
 
 # Most steps of the search for a row's peak; one is enough unless thousands of rivals are ahead.
 STEPS = 20
@@ -158,7 +159,7 @@ def _nearby(z: Tensor) -> tuple[Tensor, Tensor]:
 
 def _anywhere(z: Tensor) -> tuple[Tensor, Tensor]:
     """log Phi and h at x = -sqrt(2) z for any finite z."""
-    return NORMAL.log_cdf_and_hazard(z * (-1.0 / SQRT_HALF))
+    return normal.log_cdf_and_hazard(z * (-1.0 / SQRT_HALF))
 
 
 def _interval(z: Tensor, closest: Tensor, evaluate: Evaluate, drop: float) -> Interval:
@@ -174,7 +175,7 @@ def _interval(z: Tensor, closest: Tensor, evaluate: Evaluate, drop: float) -> In
         if evaluate is _nearby:
             second = x.add_(hazard).mul_(hazard).sum(1)
         else:
-            second = -NORMAL.hazard_slope(x).sum(1)
+            second = -normal.hazard_slope(x).sum(1)
         return height, first, (second / first).clamp_min_(1e-30)
 
     # Start at t = 0, the peak of the noise alone. Behind: the peak solves t = A(t) > 0, math (8).
