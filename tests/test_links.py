@@ -1,4 +1,6 @@
-"""Links: values and slopes against mpmath, and the recipe's properties as facts."""
+"""Links: values and slopes against mpmath, and the criterion's properties as facts."""
+
+from dataclasses import dataclass, fields, replace
 
 import mpmath
 import numpy as np
@@ -51,6 +53,53 @@ def test_value_and_slope_keep_their_relative_accuracy_at_both_ends(link, dtype):
             assert abs(slope.item() - truth_slope) <= slack + tiny, given
 
 
+@pytest.mark.parametrize("link", FORMULAS, ids=str)
+def test_the_slope_is_the_derivative_and_the_curvature_bounds_the_second(link):
+    log_p = -torch.logspace(-6, 2, 400, dtype=torch.float64)
+    log_p.requires_grad_()
+    (first,) = torch.autograd.grad(link(log_p).sum(), log_p, create_graph=True)
+    torch.testing.assert_close(link.slope(log_p), first, rtol=0, atol=0)
+    second = torch.zeros_like(log_p)
+    if first.requires_grad:
+        (second,) = torch.autograd.grad(first.sum(), log_p)
+    bound = link.curvature(log_p.detach())
+    assert (bound >= 0).all()
+    assert (bound >= second - 1e-9 * (1 + second.abs())).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("link", FORMULAS, ids=str)
+def test_parameters_that_move_are_tensors_and_give_the_same_numbers(link, dtype):
+    values = {field.name: getattr(link, field.name) for field in fields(link)}
+    moving = {
+        name: torch.tensor(value, dtype=torch.float64)
+        for name, value in values.items()
+        if name != "threshold"
+    }
+    twin = replace(link, **moving)
+    log_p = torch.tensor([*LOG_P, 0.0, -torch.inf], dtype=dtype)
+    torch.testing.assert_close(twin(log_p), link(log_p), rtol=2e-6, atol=0)
+    torch.testing.assert_close(twin.slope(log_p), link.slope(log_p), rtol=2e-5, atol=1e-37)
+    assert repr(twin) == repr(link)
+    assert twin.fixed() == link
+
+
+def test_a_subclass_with_a_call_of_its_own_is_no_longer_its_parent_s_formula():
+    @dataclass(frozen=True)
+    class Twice(GCE):
+        def __call__(self, log_p):
+            return 2 * GCE(self.q)(log_p)
+
+    assert Twice.formula is None and GCE.formula is not None
+    log_p = torch.tensor([-0.5, -2.0], dtype=torch.float64)
+    torch.testing.assert_close(Twice(0.3).slope(log_p), 2 * GCE(0.3).slope(log_p))
+
+
+def test_former_names_warn():
+    with pytest.warns(DeprecationWarning, match="meets_criterion"):
+        assert Log().follows_recipe
+
+
 def logit_gradient(link, p):
     """|d loss / d target's logit| for the softmax p of two classes, by autograd."""
     logits = torch.stack([torch.zeros_like(p), torch.logit(p)], 1).requires_grad_()
@@ -59,7 +108,7 @@ def logit_gradient(link, p):
 
 
 @pytest.mark.parametrize("link", FORMULAS, ids=str)
-def test_the_recipe_s_properties_are_facts(link):
+def test_the_criterion_s_properties_are_facts(link):
     p = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
     value = link(p.log())
     (slope,) = torch.autograd.grad(value, p)
@@ -70,7 +119,7 @@ def test_the_recipe_s_properties_are_facts(link):
     grows = far > 1.01 * middle
     assert link.is_unbounded is grows
     near = (link(torch.tensor(-1e-8, dtype=torch.float64)) / 1e-8).item()
-    assert link.follows_recipe is (grows and near == pytest.approx(1.0, abs=1e-6))
+    assert link.meets_criterion is (grows and near == pytest.approx(1.0, abs=1e-6))
 
 
 @pytest.mark.parametrize("link", FORMULAS, ids=str)

@@ -48,7 +48,7 @@ def test_every_recipe_trains_and_goes_on_where_it_was_interrupted(name):
 
 
 def test_the_papers_settings_are_what_the_recipes_do():
-    for name, margin, last in ("exact-linear", 0.1, 0.01), ("exact-networks", 0.5, 1.0):
+    for name, margin, last in ("exact_linear", 0.1, 0.01), ("exact_networks", 0.5, 1.0):
         _, optimizer = network()
         exact = hitrate.recipe(name, total_steps=8000, optimizer=optimizer)
         assert exact.loss.normalize is True and exact.loss.noise == "normal"
@@ -57,23 +57,23 @@ def test_the_papers_settings_are_what_the_recipes_do():
         values = sigma.simulate()
         assert sigma.name == "sigma" and values[0] == 10 and values[-1] == pytest.approx(last)
         assert exact.normalizer.optimizer is optimizer and exact.normalizer.momentum == 0.9
-    mixed = hitrate.recipe("mixed-switch", total_steps=100)
+    mixed = hitrate.recipe("mixed_switch", total_steps=100)
     (focus,) = mixed.schedules
     assert focus.simulate() == [0.0] * 95 + [0.5] * 5
-    gradual = hitrate.recipe("mixed-gradual", total_steps=60)
+    gradual = hitrate.recipe("mixed_gradual", total_steps=60)
     assert gradual.schedules[0].simulate() == [f / 10 for f in range(6) for _ in range(10)]
 
 
 def test_two_recipes_on_one_optimizer_normalise_once():
     model, optimizer = network()
-    first = hitrate.recipe("probit", total_steps=3, optimizer=optimizer)
-    second = hitrate.recipe("exact-linear", total_steps=3, optimizer=optimizer)
+    first = hitrate.recipe("probit_networks", total_steps=3, optimizer=optimizer)
+    second = hitrate.recipe("exact_linear", total_steps=3, optimizer=optimizer)
     train(second, model, optimizer, 1)
     assert first.normalizer.mean_norm == 0 and second.normalizer.mean_norm > 0
 
 
 def test_the_focused_recipe_goes_from_likelihood_plus_error_to_the_error():
-    plan = hitrate.recipe("exact-focused", total_steps=6, normalize_gradient=False)
+    plan = hitrate.recipe("exact_focused", total_steps=6, normalize_gradient=False)
     log_p = torch.linspace(-9.0, -0.01, 20)
     assert torch.equal(plan.loss.link(log_p), Mixed(1.0, 1.0)(log_p))
     for _ in range(5):
@@ -85,7 +85,9 @@ def test_the_focused_recipe_goes_from_likelihood_plus_error_to_the_error():
 def test_a_state_with_and_a_plan_without_normalizer_do_not_fit(saved_with):
     model, optimizer = network()
     plans = [
-        hitrate.recipe("probit", total_steps=5, optimizer=optimizer, normalize_gradient=choice)
+        hitrate.recipe(
+            "probit_networks", total_steps=5, optimizer=optimizer, normalize_gradient=choice
+        )
         for choice in (saved_with, not saved_with)
     ]
     train(plans[0], model, optimizer, 2)
@@ -94,6 +96,48 @@ def test_a_state_with_and_a_plan_without_normalizer_do_not_fit(saved_with):
     with pytest.raises(ValueError, match="state {}, the plan {}.*normalize_gradient".format(*said)):
         plans[1].load_state_dict(plans[0].state_dict())
     assert plans[1].schedules[0].steps_done == 0
+
+
+def test_annealed_starts_as_the_likelihood_and_ends_as_the_error():
+    logits = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    target = torch.arange(6) % 4
+    for name, noise in (("annealed", "normal"), ("annealed_softmax", "gumbel")):
+        plan = hitrate.recipe(name, total_steps=5)
+        assert plan.loss.sigma == 1 and not plan.loss.normalize and plan.loss.margin is None
+        for link, steps in (("log", 4), ("error", 0)):
+            expected = hitrate.exact_loss(logits, target, noise=noise, link=link)
+            torch.testing.assert_close(plan.loss(logits, target), expected)
+            for _ in range(steps):
+                plan.step()
+
+
+def test_a_plan_jumps_and_changes_mode():
+    plan = hitrate.recipe("exact_focused", total_steps=6, normalize_gradient=False)
+    other = hitrate.recipe("exact_focused", total_steps=6, normalize_gradient=False)
+    for _ in range(3):
+        plan.step()
+    other.goto(3)
+    assert (other.loss.sigma, other.loss.focus) == (plan.loss.sigma, plan.loss.focus)
+    assert plan.eval() is plan and not plan.loss.training
+    assert plan.train().loss.training
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [
+        ("exact-networks", "exact_networks"),
+        ("annealed-softmax", "annealed_softmax"),
+        ("log-to-error", "annealed_softmax"),
+        ("probit", "probit_networks"),
+        ("cross-entropy", "cross_entropy"),
+    ],
+)
+def test_a_former_name_warns_and_works(former, now):
+    with pytest.warns(DeprecationWarning, match=f"'{former}' is now '{now}'"):
+        plan = hitrate.recipe(former, total_steps=5, normalize_gradient=False)
+    assert repr(plan.loss) == repr(
+        hitrate.recipe(now, total_steps=5, normalize_gradient=False).loss
+    )
 
 
 def test_any_part_is_one_keyword():
@@ -110,7 +154,7 @@ def test_any_part_is_one_keyword():
     )
     seen = []
     for _ in range(3):
-        seen.append((plan.loss.sigma, plan.loss.link.q))
+        seen.append((float(plan.loss.sigma), float(plan.loss.link.q)))
         train(plan, model, optimizer, 1)
     assert [q for _, q in seen] == [0.0, 0.5, 1.0]
     assert [s for s, _ in seen] == pytest.approx([4.0, 2.0, 1.0])
@@ -119,9 +163,9 @@ def test_any_part_is_one_keyword():
 
 def test_a_change_replaces_what_the_recipe_says():
     _, optimizer = network()
-    plan = hitrate.recipe("probit", total_steps=5, optimizer=optimizer, sigma=2.0)
+    plan = hitrate.recipe("probit_networks", total_steps=5, optimizer=optimizer, sigma=2.0)
     assert plan.schedules == [] and plan.loss.sigma == 2.0
-    plan = hitrate.recipe("exact-focused", total_steps=5, normalize_gradient=False, focus=0.2)
+    plan = hitrate.recipe("exact_focused", total_steps=5, normalize_gradient=False, focus=0.2)
     assert plan.loss.link == Focused(0.2)
     plan = hitrate.recipe("exact", total_steps=5, link=GCE(0.3), threshold=0.1)
     assert plan.loss.link == GCE(0.3, 0.1)
@@ -130,8 +174,8 @@ def test_a_change_replaces_what_the_recipe_says():
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({"name": "magic"}, "'magic'.*not one of 'cross-entropy'"),
-        ({"name": "probit"}, "needs optimizer="),
+        ({"name": "magic"}, "'magic'.*not one of 'annealed'"),
+        ({"name": "probit_networks"}, "needs optimizer="),
         ({"name": "mixed", "q": 0.5}, "q is no argument of MixedLoss"),
         ({"name": "exact", "link": "gce", "gamma": 2.0}, "gamma is no .* no parameter of GCE"),
         ({"name": "exact", "link": "hinge", "q": 2.0}, "'hinge' is neither"),
@@ -139,11 +183,11 @@ def test_a_change_replaces_what_the_recipe_says():
         ({"name": "exact", "link": GCE}, r"link=GCE is a class; .* such as GCE\(0.7\)"),
         ({"name": "exact", "link": GCE, "q": 0.5}, r"link=GCE is a class"),
         ({"name": "exact", "link": abs}, "link=<.*abs> must be a Link"),
-        ({"name": "exact", "link": "exact-linear"}, "link='exact-linear' is neither"),
+        ({"name": "exact", "link": "exact_linear"}, "link='exact_linear' is neither"),
         ({"name": "exact", "noise": schedules.constant(1.0)}, r"noise=constant.* must be a word"),
         ({"name": "exact", "reduction": float}, "reduction=float is a class; give a word"),
         ({"name": "exact", "normalize": schedules.constant(1.0)}, "must be True or False"),
-        ({"name": "exact", "normalize": "focus-0"}, "normalize='focus-0' must be True or False"),
+        ({"name": "exact", "normalize": "focus_0"}, "normalize='focus_0' must be True or False"),
     ],
 )
 def test_what_it_cannot_build_is_a_value_error(arguments, complaint):

@@ -1,9 +1,9 @@
 """Schedules take the values that the papers state, at exactly the steps they state them for."""
 
 import copy
-import dataclasses
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -26,19 +26,12 @@ SHAPES = {
 every = pytest.mark.parametrize(("curve", "expected"), SHAPES.values(), ids=SHAPES)
 
 
-@dataclasses.dataclass(frozen=True)
-class Link:
-    q: float = 0.7
-    threshold: float | None = None
-
-
 class Loss(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.sigma = 1.0
         self.margin = None
         self.reduction = "mean"
-        self.link = Link()
         self.register_buffer("scale", torch.ones(()))
 
     def forward(self, x):
@@ -72,17 +65,20 @@ WRONG = {
     "phases_too_few": (lambda: schedules.phases([0, 1, 2], at=[0.5]), "3 values need 2 switch"),
     "phases_order": (lambda: schedules.phases([0, 1, 2], at=[0.5, 0.5]), "must increase"),
     "phases_outside": (lambda: schedules.phases([0, 1], at=[1.0]), r"at=\[1.0\].*between 0 and 1"),
-    "name": (lambda: schedules.named("focus"), r"named\('focus'\): not one of 'exact-linear',"),
-    "steps": (lambda: Schedule(Loss(), "sigma", "exact-linear", 0), "total_steps=0.*whole number"),
+    "name": (lambda: schedules.named("focus"), r"named\('focus'\): not one of 'sigma_10_to_0.01',"),
+    "steps": (
+        lambda: Schedule(Loss(), "sigma", "sigma_10_to_0.01", 0),
+        "total_steps=0.*whole number",
+    ),
     "not_a_schedule": (lambda: Schedule(Loss(), "sigma", 0.5, 3), "function of progress.*not 0.5"),
     "no_such_number": (
-        lambda: Schedule(Loss(), "focus", "focus-0", 3),
-        r"Schedule\(Loss, 'focus', 'focus-0', total_steps=3\): the loss has no number 'focus'; "
-        r"those it has: sigma, margin, scale, q \(of its link\), threshold \(of its link\)",
+        lambda: Schedule(Loss(), "focus", "focus_0", 3),
+        r"Schedule\(Loss, 'focus', 'focus_0', total_steps=3\): the loss has no number 'focus'; "
+        r"those it has: sigma, margin, scale$",
     ),
-    "not_a_number": (lambda: Schedule(Loss(), "reduction", "focus-0", 3), "no number 'reduction'"),
-    "a_flag": (lambda: Schedule(Loss(), "training", "focus-0", 3), "no number 'training'"),
-    "nothing_there": (lambda: Schedule(object(), "sigma", "focus-0", 3), "those it has: none"),
+    "not_a_number": (lambda: Schedule(Loss(), "reduction", "focus_0", 3), "no number 'reduction'"),
+    "a_flag": (lambda: Schedule(Loss(), "training", "focus_0", 3), "no number 'training'"),
+    "nothing_there": (lambda: Schedule(object(), "sigma", "focus_0", 3), "those it has: none"),
 }
 
 
@@ -93,7 +89,7 @@ def test_a_mistake_is_shown_with_the_call_and_the_value(call, message):
 
 
 @pytest.mark.parametrize(
-    ("name", "start", "end"), [("exact-linear", 10, 0.01), ("exact-networks", 10, 1)]
+    ("name", "start", "end"), [("sigma_10_to_0.01", 10, 0.01), ("sigma_10_to_1", 10, 1)]
 )
 def test_sigma_of_the_exact_paper_falls_from_its_first_to_its_last_value(name, start, end):
     values = Schedule(Loss(), "sigma", name, total_steps=90).simulate()
@@ -103,21 +99,22 @@ def test_sigma_of_the_exact_paper_falls_from_its_first_to_its_last_value(name, s
 
 @pytest.mark.parametrize("epochs", [20, 40, 60, 100, 120, 200, 1000])
 def test_focus_switches_after_exactly_95_percent_of_the_epochs(epochs):
-    values = Schedule(Loss(), "sigma", "focus-0-then-0.5", total_steps=epochs).simulate()
+    values = Schedule(Loss(), "sigma", "focus_0_then_0.5", total_steps=epochs).simulate()
     first = epochs * 95 // 100
     assert values == [0.0] * first + [0.5] * (epochs - first)
 
 
 @pytest.mark.parametrize("epochs", [6, 60, 90, 120, 300, 6000])
 def test_each_of_the_six_phases_of_focus_lasts_exactly_a_sixth(epochs):
-    values = Schedule(Loss(), "sigma", "focus-0-to-0.5", total_steps=epochs).simulate()
+    values = Schedule(Loss(), "sigma", "focus_0_to_0.5", total_steps=epochs).simulate()
     assert values == [f for f in (0, 0.1, 0.2, 0.3, 0.4, 0.5) for _ in range(epochs // 6)]
 
 
 def test_focus_of_the_first_mixing_schedule_stays_at_zero():
-    assert set(Schedule(Loss(), "sigma", "focus-0", total_steps=30).simulate()) == {0.0}
+    assert set(Schedule(Loss(), "sigma", "focus_0", total_steps=30).simulate()) == {0.0}
 
 
+@pytest.mark.filterwarnings("ignore:.*is beyond the last")
 def test_the_first_step_has_the_start_the_last_the_end_and_so_has_what_follows():
     loss = Loss()
     schedule = Schedule(loss, "sigma", schedules.geometric(10.0, 0.1), total_steps=3)
@@ -129,6 +126,42 @@ def test_the_first_step_has_the_start_the_last_the_end_and_so_has_what_follows()
     assert seen == pytest.approx([10.0, 1.0, 0.1, 0.1, 0.1], rel=1e-15)
     assert seen[2] == 0.1
     assert schedule.steps_done == 5
+
+
+def test_a_step_beyond_the_last_warns_once_and_names_accumulation():
+    schedule = Schedule(Loss(), "sigma", schedules.linear(2.0, 1.0), total_steps=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            schedule.step()
+    with pytest.warns(UserWarning, match="step 4 is beyond the last.*gradient accumulation"):
+        schedule.step()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        schedule.step()
+    assert schedule.loss.sigma == 1.0
+
+
+def test_goto_sets_what_so_many_steps_would_have_set():
+    loss, other = Loss(), Loss()
+    schedule, jumping = (
+        Schedule(each, "sigma", "sigma_10_to_1", total_steps=9) for each in (loss, other)
+    )
+    for _ in range(5):
+        schedule.step()
+    jumping.goto(5)
+    assert (other.sigma, jumping.steps_done, jumping.value) == (loss.sigma, 5, schedule.value)
+    jumping.goto(0)
+    assert other.sigma == 10.0
+    for wrong in (-1, 1.5, True):
+        with pytest.raises(ValueError, match=r"goto\(.*needs a whole number >= 0"):
+            jumping.goto(wrong)
+
+
+@pytest.mark.parametrize(("former", "now"), schedules.FORMER.items())
+def test_a_former_name_warns_and_works(former, now):
+    with pytest.warns(DeprecationWarning, match=f"'{former}' is now '{now}'"):
+        assert schedules.named(former) == schedules.NAMED[now]
 
 
 def test_a_single_step_has_the_end_value():
@@ -171,25 +204,10 @@ def test_a_compiled_loss_sees_a_driven_tensor_without_being_compiled_again():
     assert len(compilations) == 1
 
 
-def test_a_field_of_the_link_is_driven_by_replacing_the_frozen_link():
-    loss = Loss()
-    before = loss.link
-    schedule = Schedule(loss, "q", schedules.linear(1.0, 0.0), total_steps=2)
-    assert (before, loss.link) == (Link(0.7), Link(1.0))
-    schedule.step()
-    assert loss.link == Link(0.0)
-
-
-def test_the_loss_itself_comes_before_its_link():
-    loss = Loss()
-    loss.q = 5.0
-    Schedule(loss, "q", schedules.constant(0.1), total_steps=2)
-    assert (loss.q, loss.link) == (0.1, Link(0.7))
-
-
+@pytest.mark.filterwarnings("ignore:.*is beyond the last")
 def test_a_resumed_schedule_goes_on_like_an_uninterrupted_one():
     loss, resumed = Loss(), Loss()
-    arguments = ("sigma", "exact-networks", 10)
+    arguments = ("sigma", "sigma_10_to_1", 10)
     schedule = Schedule(loss, *arguments)
     for _ in range(4):
         schedule.step()
@@ -204,17 +222,20 @@ def test_a_resumed_schedule_goes_on_like_an_uninterrupted_one():
 
 @pytest.mark.parametrize(
     ("name", "total_steps", "message"),
-    [("sigma", 11, "total_steps=11.*the state is of total_steps=10"), ("q", 10, "name='sigma'")],
+    [
+        ("sigma", 11, "total_steps=11.*the state is of total_steps=10"),
+        ("scale", 10, "name='sigma'"),
+    ],
 )
 def test_the_state_of_another_schedule_is_refused(name, total_steps, message):
-    state = Schedule(Loss(), "sigma", "exact-networks", 10).state_dict()
+    state = Schedule(Loss(), "sigma", "sigma_10_to_1", 10).state_dict()
     with pytest.raises(ValueError, match=message):
-        Schedule(Loss(), name, "exact-networks", total_steps).load_state_dict(state)
+        Schedule(Loss(), name, "sigma_10_to_1", total_steps).load_state_dict(state)
 
 
 def test_simulating_leaves_the_loss_alone():
     loss = Loss()
-    schedule = Schedule(loss, "sigma", "exact-networks", 10)
+    schedule = Schedule(loss, "sigma", "sigma_10_to_1", 10)
     schedule.step()
     value = loss.sigma
     schedule.simulate()
@@ -224,9 +245,9 @@ def test_simulating_leaves_the_loss_alone():
 @pytest.mark.parametrize(
     ("curve", "scale"),
     [
-        ("exact-linear", "log"),
-        ("exact-networks", "linear"),
-        ("focus-0-to-0.5", "linear"),
+        ("sigma_10_to_0.01", "log"),
+        ("sigma_10_to_1", "linear"),
+        ("focus_0_to_0.5", "linear"),
         (schedules.linear(-1.0, 100.0), "linear"),
     ],
     ids=str,

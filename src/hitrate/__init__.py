@@ -4,81 +4,38 @@ The expected accuracy of a noisy classifier is smooth, so it can be trained dire
 """
 
 from hitrate import links, losses, optim, recipes, schedules
-from hitrate.losses import (
-    ComplementObjectiveLoss,
-    CrossEntropyLoss,
-    ExactLoss,
-    ExpectationLoss,
-    FocalLoss,
-    GeneralizedCrossEntropyLoss,
-    HingeLoss,
-    MaximumProbabilityCrossEntropyLoss,
-    MaxMahalanobisCenterLoss,
-    MaxMahalanobisHead,
-    MeanAbsoluteErrorLoss,
-    MixedLoss,
-    TamedCrossEntropyLoss,
-    complement_entropy_loss,
-    complement_objective_loss,
-    complement_objective_step,
-    cross_entropy_loss,
-    exact_loss,
-    expectation_loss,
-    focal_loss,
-    generalized_cross_entropy_loss,
-    hinge_loss,
-    max_mahalanobis_center_loss,
-    max_mahalanobis_centers,
-    maximum_probability_cross_entropy_loss,
-    mean_absolute_error_loss,
-    mixed_loss,
-    normalize_logits,
-    tamed_cross_entropy_loss,
+from hitrate.losses.baselines.complement import *
+from hitrate.losses.baselines.hinge import *
+from hitrate.losses.baselines.max_mahalanobis import *
+from hitrate.losses.baselines.maximum_probability import *
+from hitrate.losses.exact import *
+from hitrate.losses.generalized_cross_entropy import *
+from hitrate.losses.named import *
+from hitrate.losses.normalization import *
+from hitrate.probability import (
+    Noise,
+    class_probabilities,
+    expected_accuracy,
+    log_expected_accuracy,
+    register_noise,
 )
-from hitrate.probability import class_probabilities, expected_accuracy, log_expected_accuracy
 from hitrate.recipes import recipe
 from hitrate.schedules import Schedule
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ComplementObjectiveLoss",
-    "CrossEntropyLoss",
-    "ExactLoss",
-    "ExpectationLoss",
-    "FocalLoss",
-    "GeneralizedCrossEntropyLoss",
-    "HingeLoss",
-    "MaxMahalanobisCenterLoss",
-    "MaxMahalanobisHead",
-    "MaximumProbabilityCrossEntropyLoss",
-    "MeanAbsoluteErrorLoss",
-    "MixedLoss",
+    "Noise",
     "Schedule",
-    "TamedCrossEntropyLoss",
     "class_probabilities",
-    "complement_entropy_loss",
-    "complement_objective_loss",
-    "complement_objective_step",
-    "cross_entropy_loss",
-    "exact_loss",
-    "expectation_loss",
     "expected_accuracy",
-    "focal_loss",
-    "generalized_cross_entropy_loss",
-    "hinge_loss",
     "links",
     "log_expected_accuracy",
     "losses",
-    "max_mahalanobis_center_loss",
-    "max_mahalanobis_centers",
-    "maximum_probability_cross_entropy_loss",
-    "mean_absolute_error_loss",
-    "mixed_loss",
-    "normalize_logits",
     "optim",
     "recipe",
     "recipes",
+    "register_noise",
     "schedules",
-    "tamed_cross_entropy_loss",
 ]
+__all__ += losses.__all__

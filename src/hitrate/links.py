@@ -1,43 +1,100 @@
 r"""What a loss makes of log p: its link.
 
 A link :math:`\ell(p)` takes log p, so that it keeps its accuracy where p is tiny and where p is
-close to one. Each says how it stands to the recipe for a loss that trains for accuracy (a smooth
-version of the metric, errors pulled towards infinity, agreement to first order near p = 1):
+close to one. It is one formula, for its value and its slope in log p, written once: torch runs it
+here, and Triton's kernels run the same lines (`hitrate.kernels.link_code`). Hence the plain
+arithmetic, by the names defined at the end of this file.
+
+Each link says how it stands to the criterion of an essay for losses that train for accuracy (a
+smooth version of the metric, errors pulled towards infinity, agreement to first order near p = 1):
 
 - `slope_at_one`: :math:`\ell'(1)`; the expected error 1 - p has -1. All links are 0 at p = 1.
 - `is_unbounded`: whether :math:`\ell(p) \to \infty` as :math:`p \to 0`.
 - `focus_point`: the p at which the target's logit gets the largest gradient,
   :math:`\arg\max_p |\ell'(p)| \, p (1 - p)`, with p the softmax.
 
-`follows_recipe` is the last two clauses together.
+`meets_criterion` is the last two clauses together.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from numbers import Real
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
+# A parameter: a number, or a tensor of one that a schedule moves.
+Number = float | Tensor
+# log p and two numbers -> value and slope in log p.
+Formula = Callable[[Any, Any, Any], tuple[Any, Any]]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Link:
-    """A decreasing function of p, given log p; 0 at p = 1."""
+    """A decreasing function of p, given log p; 0 at p = 1.
+
+    A subclass has a `formula` in the names of this file, with its parameters as `numbers`; or, for
+    torch alone, a `__call__` that torch differentiates.
+    """
 
     # A link of the whole batch has no value per row.
     of_batch: ClassVar[bool] = False
+    # Log p and two numbers -> value and slope; None for a link with a call of its own.
+    formula: ClassVar[Any] = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # With a call of its own a link is no longer its parent's formula.
+        if "__call__" in vars(cls) and "formula" not in vars(cls):
+            cls.formula = None
 
     def __call__(self, log_p: Tensor) -> Tensor:
         """The loss of each row."""
-        raise NotImplementedError
+        if self.formula is None:
+            raise NotImplementedError(f"{type(self).__name__} has neither formula nor __call__")
+        function = Value if torch.compiler.is_compiling() else ForwardModeValue
+        found: Tensor = function.apply(  # type: ignore[no-untyped-call]
+            log_p, *self.numbers, self.formula
+        )
+        return found
+
+    @property
+    def numbers(self) -> tuple[Number, Number]:
+        """The two numbers that the formula takes."""
+        return 0.0, 0.0
+
+    def slope(self, log_p: Tensor) -> Tensor:
+        """The derivative in log p; never positive."""
+        if self.formula is not None:
+            found: Tensor = self.formula(log_p, *self.numbers)[1]
+            return found
+        pull = torch.func.vjp(self, log_p)[1]
+        slope: Tensor = pull(torch.ones_like(log_p))[0]
+        return slope
+
+    def curvature(self, log_p: Tensor) -> Tensor:
+        """A bound from above for the second derivative in log p, not negative."""
+        return torch.zeros_like(log_p)
 
     def pool(self, log_p: Tensor, coefficient: Tensor, total: Tensor) -> Tensor:
         """For a link of the batch, its loss: log p with coefficients, parts of a total."""
         raise NotImplementedError
+
+    @property
+    def mixture(self) -> Mixed | None:
+        """The same as a sum of log and error, where it is one."""
+        return None
+
+    def fixed(self) -> Self:
+        """The same with numbers that do not move."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        moving = {name: float(v) for name, v in values.items() if isinstance(v, Tensor)}
+        return replace(self, **moving) if moving else self
 
     @property
     def slope_at_one(self) -> float:
@@ -55,91 +112,132 @@ class Link:
         raise NotImplementedError
 
     @property
-    def follows_recipe(self) -> bool:
+    def meets_criterion(self) -> bool:
         """Whether errors are pulled towards infinity and it meets 1 - p to first order at 1."""
         return self.is_unbounded and math.isclose(self.slope_at_one, -1.0)
 
+    @property
+    def follows_recipe(self) -> bool:
+        """The former name of `meets_criterion`."""
+        warnings.warn(
+            "Link.follows_recipe is now Link.meets_criterion", DeprecationWarning, stacklevel=2
+        )
+        return self.meets_criterion
 
-@dataclass(frozen=True)
+    def __repr__(self) -> str:
+        shown = (f"{field.name}={_shown(getattr(self, field.name))}" for field in fields(self))
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@dataclass(frozen=True, repr=False)
 class Error(Link):
     r"""Expected error, :math:`1 - p`: EXACT with normal noise, the expectation loss with Gumbel."""
 
-    def __call__(self, log_p: Tensor) -> Tensor:
+    @staticmethod
+    def formula(log_p: Any, a: Any, b: Any) -> tuple[Any, Any]:
         """1 - p."""
-        return one_minus_exp(log_p)
+        return one_minus_exp(log_p), -exp(log_p)
+
+    @property
+    def mixture(self) -> Mixed:
+        """Error alone."""
+        return Mixed(0.0, 1.0)
 
     is_unbounded = False
     focus_point = 0.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Log(Link):
     r"""Likelihood, :math:`-\log p`: cross entropy with Gumbel noise, probit with normal."""
 
-    def __call__(self, log_p: Tensor) -> Tensor:
+    @staticmethod
+    def formula(log_p: Any, a: Any, b: Any) -> tuple[Any, Any]:
         """-log p."""
-        return -log_p
+        return -log_p, filled(log_p, -1.0)
+
+    @property
+    def mixture(self) -> Mixed:
+        """Log alone."""
+        return Mixed(1.0, 0.0)
 
     is_unbounded = True
     focus_point = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Mixed(Link):
     r"""Sum of both, :math:`-\alpha \log p + \beta (1 - p)`."""
 
-    alpha: float = 1.0
-    beta: float = 1.0
+    alpha: Number = 1.0
+    beta: Number = 1.0
 
     def __post_init__(self) -> None:
         alpha, beta = _number(self, "alpha"), _number(self, "beta")
         if not (alpha >= 0 and beta >= 0 and 0 < alpha + beta < math.inf):
             raise ValueError(f"{self}: alpha and beta must be numbers >= 0, not both 0")
 
-    def __call__(self, log_p: Tensor) -> Tensor:
+    @staticmethod
+    def formula(log_p: Any, alpha: Any, beta: Any) -> tuple[Any, Any]:
         """Sum of the two, each only where it has a part: 0 times infinity is not 0."""
-        loss = self.beta * one_minus_exp(log_p)
-        return loss if self.alpha == 0 else loss - self.alpha * log_p
+        value = beta * one_minus_exp(log_p)
+        value = where(alpha == 0.0, value, value - alpha * log_p)
+        return value, -alpha - beta * exp(log_p)
+
+    @property
+    def numbers(self) -> tuple[Number, Number]:
+        """Alpha and beta."""
+        return self.alpha, self.beta
+
+    @property
+    def mixture(self) -> Mixed:
+        """Itself."""
+        return self.fixed()
 
     @property
     def slope_at_one(self) -> float:
         """Both slopes are -1."""
-        return -(self.alpha + self.beta)
+        return -(float(self.alpha) + float(self.beta))
 
     @property
     def is_unbounded(self) -> bool:
         """As soon as there is some cross entropy."""
-        return self.alpha > 0
+        return float(self.alpha) > 0
 
     @property
     def focus_point(self) -> float:
         """(1 - alpha / beta) / 2, or 0 where cross entropy outweighs."""
-        return 0.5 * (1 - self.alpha / self.beta) if self.beta > self.alpha else 0.0
+        alpha, beta = float(self.alpha), float(self.beta)
+        return 0.5 * (1 - alpha / beta) if beta > alpha else 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Focused(Link):
     r"""The mixture whose gradient is largest at p = F.
 
     :math:`\alpha = 1, \beta = 1 / (1 - 2F)` for F < 1/2; :math:`\alpha = 0, \beta = 1` at F = 1/2.
     """
 
-    focus: float = 0.0
+    focus: Number = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= _number(self, "focus") <= 0.5:
             raise ValueError(f"{self}: focus must be a number from 0 to 0.5")
 
+    formula = staticmethod(Mixed.formula)
+
+    @property
+    def numbers(self) -> tuple[Number, Number]:
+        """Alpha and beta."""
+        at_the_end = self.focus == 0.5
+        alpha = where(at_the_end, 0.0, 1.0)
+        beta = 1.0 / where(at_the_end, 1.0, 1.0 - 2.0 * self.focus)
+        return alpha, beta
+
     @property
     def mixture(self) -> Mixed:
         """The same as alpha and beta."""
-        if self.focus == 0.5:
-            return Mixed(0.0, 1.0)
-        return Mixed(1.0, 1 / (1 - 2 * self.focus))
-
-    def __call__(self, log_p: Tensor) -> Tensor:
-        """The mixture's value."""
-        return self.mixture(log_p)
+        return Mixed(*map(float, self.numbers))
 
     @property
     def slope_at_one(self) -> float:
@@ -154,10 +252,10 @@ class Focused(Link):
     @property
     def focus_point(self) -> float:
         """F itself."""
-        return self.focus
+        return float(self.focus)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GCE(Link):
     r"""Generalised cross entropy, :math:`(1 - p^q) / q`: log at q = 0, error at q = 1.
 
@@ -165,7 +263,7 @@ class GCE(Link):
     gradient.
     """
 
-    q: float = 0.7
+    q: Number = 0.7
     threshold: float | None = None
 
     def __post_init__(self) -> None:
@@ -174,55 +272,79 @@ class GCE(Link):
         if self.threshold is not None and not 0 < _number(self, "threshold") < 1:
             raise ValueError(f"{self}: threshold must lie between 0 and 1")
 
-    def __call__(self, log_p: Tensor) -> Tensor:
+    @staticmethod
+    def formula(log_p: Any, q: Any, lowest: Any) -> tuple[Any, Any]:
         """(1 - p^q) / q, of the larger of p and the threshold."""
-        if self.threshold is not None:
-            log_p = log_p.clamp(min=math.log(self.threshold))
-        return -log_p if self.q == 0 else one_minus_exp(self.q * log_p) / self.q
+        above = maximum(log_p, lowest)
+        power = where(q == 0.0, 1.0, q)
+        value = where(q == 0.0, -above, one_minus_exp(power * above) / power)
+        slope = where(q == 0.0, filled(log_p, -1.0), -exp(power * log_p))
+        return value, where(log_p < lowest, 0.0, slope)
+
+    @property
+    def numbers(self) -> tuple[Number, Number]:
+        """The power, and the log of the threshold."""
+        return self.q, -math.inf if self.threshold is None else math.log(self.threshold)
 
     @property
     def is_unbounded(self) -> bool:
         """Only as cross entropy."""
-        return self.q == 0 and self.threshold is None
+        return float(self.q) == 0 and self.threshold is None
 
     @property
     def focus_point(self) -> float:
         """q / (1 + q), or the threshold where that is higher."""
-        return max(self.q / (1 + self.q), self.threshold or 0.0)
+        q = float(self.q)
+        return max(q / (1 + q), self.threshold or 0.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Focal(Link):
     r"""Focal loss, :math:`-(1 - p)^\gamma \log p`: log at gamma = 0, flat at p = 1 above."""
 
-    gamma: float = 2.0
+    gamma: Number = 2.0
 
     def __post_init__(self) -> None:
         if not 0 <= _number(self, "gamma") < math.inf:
             raise ValueError(f"{self}: gamma must be a number >= 0")
 
-    def __call__(self, log_p: Tensor) -> Tensor:
+    @staticmethod
+    def formula(log_p: Any, gamma: Any, b: Any) -> tuple[Any, Any]:
         """x e^gamma with x = -log p, e = 1 - p."""
-        x = -log_p
-        # Near p = 1, e = x up to x^2 / 2, and a power of x has a slope where one of e has 0 * inf;
-        # near p = 0, e = 1, and x may be infinite.
-        tiny, large = torch.finfo(x.dtype).eps / 4, 100.0
-        near, far = x < tiny, x > large
-        middle = x.clamp(tiny, large)
-        loss = middle * (-torch.expm1(-middle)) ** self.gamma
-        return torch.where(far, x, torch.where(near, x.clamp(0, tiny) ** (1 + self.gamma), loss))
+        p = exp(log_p)
+        e = one_minus_exp(log_p)
+        damped = power(e, gamma)
+        # x / e tends to 1 where e tends to 0, and x p to 0 where p does.
+        ratio = where(e > 0.0, where(p > 0.0, -log_p, 0.0) * p / where(e > 0.0, e, 1.0), 1.0)
+        return -log_p * damped, -damped * (1.0 + gamma * ratio)
+
+    @property
+    def numbers(self) -> tuple[Number, Number]:
+        """Gamma."""
+        return self.gamma, 0.0
+
+    def curvature(self, log_p: Tensor) -> Tensor:
+        """The second derivative where it is positive: e^g g ((2 + (g - 1) r) p / e - r)."""
+        # With r = x p / e, which tends to 1 where e tends to 0.
+        e, p = one_minus_exp(log_p), torch.exp(log_p)
+        x, gamma = -log_p, self.gamma
+        ratio = torch.where(e > 0, torch.where(p > 0, x, 0.0) * p / torch.where(e > 0, e, 1.0), 1.0)
+        odds = torch.where(e > 0, p / torch.where(e > 0, e, 1.0), 0.0)
+        bend = gamma * (odds * (2.0 + (gamma - 1.0) * ratio) - ratio)
+        # At p = 1 itself there is nothing, or for gamma < 1 no bound.
+        return (power(e, gamma) * bend).nan_to_num(0.0, 0.0, 0.0).clamp(min=0.0)
 
     @property
     def slope_at_one(self) -> float:
         """Flat, unless gamma is 0."""
-        return 0.0 if self.gamma else -1.0
+        return 0.0 if float(self.gamma) else -1.0
 
     is_unbounded = True
 
     @property
     def focus_point(self) -> float:
         """Root of the derivative of (1 - p)^gamma (1 - p - gamma p log p)."""
-        g = self.gamma
+        g = float(self.gamma)
         if g == 0:
             return 0.0
         return _root(
@@ -230,42 +352,45 @@ class Focal(Link):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tamed(Link):
     r"""Tamed cross entropy, :math:`((1 - \log p)^{1-\alpha} - 1) / (1 - \alpha)`.
 
     Log at alpha = 0, log(1 - log p) at alpha = 1; 0 at p = 1 for all.
     """
 
-    alpha: float = 0.5
+    alpha: Number = 0.5
 
     def __post_init__(self) -> None:
         if not 0 <= _number(self, "alpha") < math.inf:
             raise ValueError(f"{self}: alpha must be a number >= 0")
 
-    def __call__(self, log_p: Tensor) -> Tensor:
-        """The power of 1 + x, x = -log p, by expm1 where x is small."""
-        x, power = -log_p, 1 - self.alpha
-        if power == 0:
-            return torch.log1p(x)
-        small = torch.expm1(power * torch.log1p(x.clamp(max=1.0))) / power
-        # expm1 and log1p would multiply infinity by zero at x = infinity.
-        large = ((1 + x.clamp(min=1.0)) ** power - 1) / power
-        return torch.where(x < 1, small, large)
+    @staticmethod
+    def formula(log_p: Any, alpha: Any, b: Any) -> tuple[Any, Any]:
+        """The power of 1 + x, x = -log p, by way of its logarithm."""
+        grown = log1p(-log_p)
+        c = 1.0 - alpha
+        value = where(c == 0.0, grown, expm1(c * grown) / where(c == 0.0, 1.0, c))
+        return value, where(alpha == 0.0, filled(log_p, -1.0), -exp(-alpha * grown))
+
+    @property
+    def numbers(self) -> tuple[Number, Number]:
+        """Alpha."""
+        return self.alpha, 0.0
 
     @property
     def is_unbounded(self) -> bool:
         """Up to alpha = 1."""
-        return self.alpha <= 1
+        return float(self.alpha) <= 1
 
     @property
     def focus_point(self) -> float:
         """Root of the derivative of (1 - log p)^-alpha (1 - p)."""
-        a = self.alpha
+        a = float(self.alpha)
         return 0.0 if a == 0 else _root(lambda p: a * (1 - p) - p * (1 - math.log(p)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BatchLog(Link):
     r"""Log of the batch's expected accuracy, :math:`-\log \text{mean}_n \, p_n`.
 
@@ -307,19 +432,109 @@ LINKS: dict[str, Callable[[], Link]] = {
 }
 
 
-def link_named(link: str | Link, call: str) -> Link:
+def link_named(link: str | Link, call: object) -> Link:
     """The link of that name, or the link itself."""
     if isinstance(link, Link):
         return link
-    if link not in LINKS:
+    if not isinstance(link, str) or link not in LINKS:
         names = ", ".join(map(repr, LINKS))
         raise ValueError(f"{call}: link={link!r} is neither a Link nor one of {names}")
     return LINKS[link]()
 
 
+class Value(torch.autograd.Function):
+    """A formula's value, whose gradient is the formula's slope."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(log_p: Tensor, a: Number, b: Number, formula: Formula) -> Tensor:
+        """The value."""
+        found: Tensor = formula(log_p, a, b)[0]
+        return found
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keep log p; numbers that move are tensors too."""
+        log_p, *numbers, ctx.formula = inputs
+        moving = [number for number in numbers if isinstance(number, Tensor)]
+        ctx.numbers = [None if isinstance(number, Tensor) else number for number in numbers]
+        ctx.save_for_backward(log_p, *moving)
+        ctx.save_for_forward(log_p, *moving)
+
+    @staticmethod
+    def _slope(ctx: Any) -> Tensor:
+        log_p, *moving = ctx.saved_tensors
+        numbers = [moving.pop(0) if number is None else number for number in ctx.numbers]
+        slope: Tensor = ctx.formula(log_p, *numbers)[1]
+        return slope
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """The slope, which torch differentiates for second derivatives."""
+        return grad * Value._slope(ctx), None, None, None
+
+
+class ForwardModeValue(Value):
+    """The same with forward mode, whose presence keeps torch.compile from tracing a function."""
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
+        """The slope times the tangent."""
+        return tangent * Value._slope(ctx)
+
+
+# What formulas are made of; `hitrate.kernels.link_code` has the same names for Triton.
+
+
+def exp(x: Tensor) -> Tensor:
+    """e^x."""
+    return torch.exp(x)
+
+
+def expm1(x: Tensor) -> Tensor:
+    """e^x - 1."""
+    return torch.expm1(x)
+
+
+def log1p(x: Tensor) -> Tensor:
+    """log(1 + x) for x >= 0."""
+    return torch.log1p(x)
+
+
+def one_minus_exp(x: Tensor) -> Tensor:
+    """1 - e^x for x <= 0, without cancellation."""
+    return -torch.expm1(x)
+
+
+def power(x: Tensor, y: Number) -> Tensor:
+    """x^y for x >= 0; 0^0 is 1."""
+    return x**y
+
+
+def maximum(x: Tensor, y: Number) -> Tensor:
+    """The larger of the two."""
+    return torch.clamp(x, min=y) if isinstance(y, float) else torch.maximum(x, y)
+
+
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """One or the other, by a condition of rows or of numbers."""
+    if isinstance(condition, bool):
+        return x if condition else y
+    return torch.where(condition, x, y)
+
+
+def filled(like: Tensor, value: float) -> Tensor:
+    """A number for each of many."""
+    return torch.full_like(like, value)
+
+
 def _number(link: Link, name: str) -> float:
     """A link's parameter, which class weights in the wrong place are not."""
     value = getattr(link, name)
+    if isinstance(value, Tensor) and value.dim() == 0 and not value.requires_grad:
+        # A number that moves: it was in range where the schedule was made, and is not looked at.
+        return 0.25
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ValueError(
             f"{type(link).__name__}: {name} must be a number, got {type(value).__name__}; "
@@ -328,12 +543,9 @@ def _number(link: Link, name: str) -> float:
     return float(value)
 
 
-def one_minus_exp(x: Tensor) -> Tensor:
-    """1 - e^x for x <= 0, value and slope without cancellation.
-
-    torch takes the slope of expm1 from its value, which rounds to -1 long before e^x is zero.
-    """
-    return torch.where(x < -0.7, 1 - torch.exp(x), -torch.expm1(x))
+def _shown(value: Any) -> str:
+    """A parameter as a number, also where it moves."""
+    return repr(float(value)) if isinstance(value, Tensor) and not value.is_meta else repr(value)
 
 
 def _root(function: Callable[[float], float]) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,8 @@ import torch
 from hitrate.links import Link, link_named
 from hitrate.losses import LOSSES, ClassificationLoss
 from hitrate.optim import GradientNormalizer
-from hitrate.schedules import NAMED, Schedule, geometric, linear
+from hitrate.schedules import FORMER as FORMER_SCHEDULES
+from hitrate.schedules import NAMED, Schedule, linear, named
 
 # Arguments that are words, and never move; in the place of all others a word names a schedule.
 WORDS = ("noise", "link", "method", "backend", "reduction", "rivals")
@@ -33,48 +35,89 @@ class Recipe:
 
 
 RECIPES: dict[str, Recipe] = {
-    "cross-entropy": Recipe("cross_entropy", {}, source="The usual."),
-    "cross-entropy-smoothed": Recipe(
+    "annealed": Recipe(
+        "exact",
+        {"link": "gce", "q": linear(0.0, 1.0)},
+        source="Unpublished: normal noise, from its likelihood to its expected error.",
+    ),
+    "annealed_softmax": Recipe(
+        "exact",
+        {"noise": "gumbel", "link": "gce", "q": linear(0.0, 1.0)},
+        source="Unpublished: the same with the softmax, from cross entropy to its expected error.",
+    ),
+    "cross_entropy_smoothed": Recipe(
         "cross_entropy", {"label_smoothing": 0.1}, source="Szegedy et al. 2016."
     ),
-    "exact-linear": Recipe(
+    "exact_linear": Recipe(
         "exact",
-        {"sigma": "exact-linear", "margin": 0.1, "normalize": True},
+        {"sigma": "sigma_10_to_0.01", "margin": 0.1, "normalize": True},
         normalize_gradient=True,
         source="EXACT, linear models; the paper tunes the margin, 0.1 is its most frequent choice.",
     ),
-    "exact-networks": Recipe(
+    "exact_networks": Recipe(
         "exact",
-        {"sigma": "exact-networks", "margin": 0.5, "normalize": True},
+        {"sigma": "sigma_10_to_1", "margin": 0.5, "normalize": True},
         normalize_gradient=True,
         source="EXACT, networks; the paper tunes the margin, 0.5 is its most frequent choice.",
     ),
-    "mixed": Recipe("mixed", {"focus": "focus-0"}, source="Mixing, F = [0]."),
-    "mixed-switch": Recipe("mixed", {"focus": "focus-0-then-0.5"}, source="Mixing, F = [0, 0.5]."),
-    "mixed-gradual": Recipe("mixed", {"focus": "focus-0-to-0.5"}, source="Mixing, F = 0-0.5."),
-    "probit": Recipe(
+    "mixed_switch": Recipe("mixed", {"focus": "focus_0_then_0.5"}, source="Mixing, F = [0, 0.5]."),
+    "mixed_gradual": Recipe("mixed", {"focus": "focus_0_to_0.5"}, source="Mixing, F = 0-0.5."),
+    "probit_networks": Recipe(
         "exact",
-        {"sigma": geometric(10.0, 1.0), "link": "log", "normalize": True},
+        {"sigma": "sigma_10_to_1", "link": "log", "normalize": True},
         normalize_gradient=True,
-        source="Unpublished: normal noise with the log link, whose gradient never vanishes.",
+        source="Unpublished: exact_networks with the log link, whose gradient never vanishes.",
     ),
-    "exact-focused": Recipe(
+    "exact_focused": Recipe(
         "exact",
         {
-            "sigma": geometric(10.0, 1.0),
+            "sigma": "sigma_10_to_1",
             "link": "focused",
-            "focus": "focus-0-to-0.5",
+            "focus": "focus_0_to_0.5",
             "normalize": True,
         },
         normalize_gradient=True,
         source="Unpublished: from probit likelihood plus error to EXACT, in Mixing's phases.",
     ),
-    "log-to-error": Recipe(
-        "exact",
-        {"noise": "gumbel", "link": "gce", "q": linear(0.0, 1.0)},
-        source="Unpublished: generalised cross entropy with q from cross entropy to the error.",
-    ),
 }
+# Names until 0.1; they warn for one release, as does any hyphen in the place of an underscore.
+FORMER = {"log-to-error": "annealed_softmax", "probit": "probit_networks"}
+
+
+def current_name(name: str) -> str:
+    """The name that a recipe or loss has today, with a warning if this is a former one.
+
+    Parameters
+    ----------
+    name : str
+        Any word; one that was never a name stays as it is.
+
+    Examples
+    --------
+    >>> from hitrate.recipes import current_name
+    >>> current_name("exact_networks")
+    'exact_networks'
+    """
+    current = FORMER.get(name) or name.replace("-", "_")
+    if current == name or not (current in RECIPES or current in LOSSES):
+        return name
+    warnings.warn(f"the recipe {name!r} is now {current!r}", DeprecationWarning, stacklevel=3)
+    return current
+
+
+def recipe_named(name: str, call: str) -> Recipe:
+    """A recipe by its name, or a loss by its own; a ValueError, which begins with the call, else.
+
+    Parameters
+    ----------
+    name : str
+    call : str
+    """
+    name = current_name(name)
+    if name not in RECIPES and name not in LOSSES:
+        names = ", ".join(map(repr, [*RECIPES, *LOSSES]))
+        raise ValueError(f"{call}: not one of {names}")
+    return RECIPES.get(name) or Recipe(name, {})
 
 
 @dataclasses.dataclass
@@ -90,10 +133,25 @@ class Plan:
         for schedule in self.schedules:
             schedule.step()
 
+    def goto(self, step: int) -> None:
+        """Set every schedule to where it is after so many steps, as of a host that counts them."""
+        for schedule in self.schedules:
+            schedule.goto(step)
+
+    def train(self, mode: bool = True) -> Plan:
+        """Put the loss into training mode, in which margin and normalisation act, or out of it."""
+        self.loss.train(mode)
+        return self
+
+    def eval(self) -> Plan:
+        """Put the loss into evaluation mode, in which it reads as what it is called."""
+        return self.train(False)
+
     def state_dict(self) -> dict[str, Any]:
         """All that a resumed training needs beside model and optimizer."""
         return {
-            "loss": self.loss.state_dict(),
+            # A copy: what moves would move in it.
+            "loss": {key: value.clone() for key, value in self.loss.state_dict().items()},
             "schedules": [schedule.state_dict() for schedule in self.schedules],
             "normalizer": None if self.normalizer is None else self.normalizer.state_dict(),
         }
@@ -149,22 +207,19 @@ def recipe(
     >>> from hitrate import schedules
     >>> model = torch.nn.Linear(4, 3)
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    >>> plan = hitrate.recipe("probit", total_steps=2, optimizer=optimizer, label_smoothing=0.1)
+    >>> plan = hitrate.recipe("annealed", total_steps=2, label_smoothing=0.1)
     >>> for _ in range(2):
     ...     plan.loss(model(torch.randn(8, 4)), torch.randint(3, (8,))).backward()
     ...     optimizer.step()
     ...     plan.step()
     >>> plan.loss
-    ExactLoss(sigma=1.0, normalize=True, link=Log(), label_smoothing=0.1)
+    ExactLoss(sigma=1.0, link=GCE(q=1.0, threshold=None), label_smoothing=0.1)
     >>> plan = hitrate.recipe("exact", link="gce", q=schedules.linear(0.0, 1.0), total_steps=10)
     >>> plan.loss.link
     GCE(q=0.0, threshold=None)
     """
     call = f"recipe({name!r})"
-    if name not in RECIPES and name not in LOSSES:
-        known = ", ".join(map(repr, [*RECIPES, *LOSSES]))
-        raise ValueError(f"{call}: not one of {known}")
-    base = RECIPES.get(name) or Recipe(name, {})
+    base = recipe_named(name, call)
     loss, moving = _build(base.loss, {**base.settings, **changes}, call)
     curves = [Schedule(loss, key, curve, total_steps) for key, curve in moving.items()]
     if normalize_gradient is None:
@@ -193,8 +248,8 @@ def _build(
             raise ValueError(f"{call}: {key}={value!r} must be True or False; no schedule moves it")
         elif callable(value):
             moving[key] = value
-        elif value in NAMED:
-            moving[key] = NAMED[value]
+        elif value in NAMED or value in FORMER_SCHEDULES:
+            moving[key] = named(value)
         else:
             known = ", ".join(map(repr, NAMED))
             raise ValueError(f"{call}: {key}={value!r} is not the name of a schedule: {known}")

@@ -3,12 +3,12 @@ r"""How sigma or focus moves during training.
 A schedule is a pure function from progress, 0 at the first step and 1 at the last, to a value;
 `Schedule` drives an attribute of a loss along it. The papers' own settings have names:
 
-- "exact-linear": sigma from 10 to 0.01; EXACT, Section 5.4, linear models.
-- "exact-networks": sigma from 10 to 1; EXACT, Section 5.4, neural networks. Of both the paper gives
-  the ends only; the geometric way between them is ours.
-- "focus-0": F = [0]; Mixing, the first of its three schedules.
-- "focus-0-then-0.5": F = [0, 0.5], with 0.5 in the last 5% of the epochs; Mixing, the second.
-- "focus-0-to-0.5": F = [0, 0.1, 0.2, 0.3, 0.4, 0.5] in six equal phases; Mixing, the third.
+- "sigma_10_to_0.01": EXACT, Section 5.4, linear models; geometric.
+- "sigma_10_to_1": EXACT, Section 5.4, neural networks; geometric. Of both the paper gives the ends
+  only; the way between them is ours.
+- "focus_0": F = [0]; Mixing, the first of its three schedules.
+- "focus_0_then_0.5": F = [0, 0.5], with 0.5 in the last 5% of the epochs; Mixing, the second.
+- "focus_0_to_0.5": F = [0, 0.1, 0.2, 0.3, 0.4, 0.5] in six equal phases; Mixing, the third.
 
 References
 ----------
@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -152,32 +153,59 @@ def named(name: str) -> Curve:
     Examples
     --------
     >>> from hitrate import schedules
-    >>> schedules.named("exact-networks")
+    >>> schedules.named("sigma_10_to_1")
     geometric(10.0, 1.0)
     """
+    if name in FORMER:
+        warnings.warn(
+            f"the schedule {name!r} is now {FORMER[name]!r}", DeprecationWarning, stacklevel=3
+        )
+        name = FORMER[name]
     if name not in NAMED:
         raise ValueError(f"named({name!r}): not one of {', '.join(map(repr, NAMED))}")
     return NAMED[name]
+
+
+@runtime_checkable
+class Movable(Protocol):
+    """What a loss has whose numbers move as tensors: every loss of hitrate."""
+
+    def numbers(self) -> tuple[str, ...]:
+        """Names of the numbers that may move."""
+
+    def move(self, name: str, value: float, step: int | None = None) -> None:
+        """Set a number, and say where its schedule is."""
+
+    def steps_of(self, name: str) -> int:
+        """How many steps a number has been moved."""
+
+    def is_restored(self, name: str) -> bool:
+        """Whether a number comes from a saved state and has not moved since."""
 
 
 class Schedule:
     """Drives a number of a loss: one call of `step` per training step, or per epoch.
 
     Step s of n has progress s / (n - 1): the first has the start value, the last exactly the end
-    value, and so has whatever follows. Phases come out exact where their lengths are whole numbers
-    of steps. A tensor is filled in place, so that a compiled or captured training step sees the new
-    value without being traced again.
+    value, and so has whatever follows; a step beyond them warns once. Phases come out exact where
+    their lengths are whole numbers of steps.
+
+    The number becomes a buffer of the loss, and so does the count of its steps: both are saved and
+    restored with the loss's `state_dict`, and a compiled training step sees the new value without
+    being compiled again. A schedule of a loss whose state was restored goes on where that one
+    stood. For a step that is captured in a CUDA graph the loss has to be on the device.
 
     Parameters
     ----------
     loss : object
-        Has an attribute `name`, or a dataclass `link` with a field of that name.
+        Has a number `name`.
     name : str
-        What to drive, such as "sigma", "focus" or the q of a link.
+        What to drive, such as "sigma", "margin", "label_smoothing", "focus" or the q of a link.
     fn : callable or str
         Progress -> value, or the name of one of `NAMED`.
     total_steps : int
-        How many steps, or epochs, the training has.
+        How many steps, or epochs, the training has: with gradient accumulation, steps of the
+        optimizer.
 
     Attributes
     ----------
@@ -186,12 +214,12 @@ class Schedule:
 
     Examples
     --------
-    >>> from types import SimpleNamespace
+    >>> import hitrate
     >>> from hitrate import schedules
-    >>> loss = SimpleNamespace(sigma=1.0)
+    >>> loss = hitrate.ExactLoss()
     >>> schedule = schedules.Schedule(loss, "sigma", schedules.geometric(10.0, 0.1), total_steps=3)
     >>> for _ in range(3):
-    ...     print(loss.sigma)  # train here
+    ...     print(f"{loss.sigma:.1f}")  # train here
     ...     schedule.step()
     10.0
     1.0
@@ -201,20 +229,29 @@ class Schedule:
     def __init__(
         self, loss: object, name: str, fn: Callable[[float], float] | str, total_steps: int
     ) -> None:
+        # A compiled Module stands for the one that it was made of.
+        loss = getattr(loss, "_orig_mod", loss)
         call = f"Schedule({type(loss).__name__}, {name!r}, {fn!r}, total_steps={total_steps!r})"
         if isinstance(total_steps, bool) or not isinstance(total_steps, int) or total_steps < 1:
             raise ValueError(f"{call}: total_steps must be a whole number >= 1")
-        if not (_has_number(loss, name) or name in _link_fields(loss)):
-            there = ", ".join(_numbers(loss)) or "none"
-            raise ValueError(f"{call}: the loss has no number {name!r}; those it has: {there}")
+        if name not in (there := _numbers(loss)):
+            listed = ", ".join(there) or "none"
+            raise ValueError(f"{call}: the loss has no number {name!r}; those it has: {listed}")
         if not (isinstance(fn, str) or callable(fn)):
             raise ValueError(f"{call}: a schedule is a function of progress, or a name, not {fn!r}")
         self.loss = loss
         self.name = name
         self.fn = named(fn) if isinstance(fn, str) else fn
         self.total_steps = total_steps
-        self.steps_done = 0
-        self._apply()
+        self._steps = 0
+        self._has_warned = False
+        if not (isinstance(loss, Movable) and loss.is_restored(name)):
+            self.goto(0)
+
+    @property
+    def steps_done(self) -> int:
+        """How often `step` was called, in this training and in those that it goes on with."""
+        return self.loss.steps_of(self.name) if isinstance(self.loss, Movable) else self._steps
 
     @property
     def value(self) -> float:
@@ -223,8 +260,35 @@ class Schedule:
 
     def step(self) -> None:
         """Move on by one step."""
-        self.steps_done += 1
-        self._apply()
+        self.goto(self.steps_done + 1)
+
+    def goto(self, step: int) -> None:
+        """Set the loss to where it is after so many steps, as of a host that counts them itself.
+
+        Parameters
+        ----------
+        step : int
+            From 0 on. Beyond `total_steps` the end value stays, with a warning.
+        """
+        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+            raise ValueError(f"{self}.goto({step!r}): needs a whole number >= 0")
+        if step > self.total_steps and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"{self}: step {step} is beyond the last; {self.name} stays at its end value. With "
+                "gradient accumulation, step once per step of the optimizer",
+                stacklevel=3,
+            )
+        value = self._value_at(step)
+        loss: Any = self.loss
+        self._steps = step
+        if isinstance(loss, Movable):
+            loss.move(self.name, value, step)
+        elif isinstance(current := getattr(loss, self.name), Tensor):
+            with torch.no_grad():
+                current.fill_(value)
+        else:
+            setattr(loss, self.name, value)
 
     def simulate(self) -> list[float]:
         """The values of all steps; the loss stays as it is."""
@@ -254,8 +318,7 @@ class Schedule:
                 raise ValueError(
                     f"{self}.load_state_dict: the state is of {key}={state_dict[key]!r}"
                 )
-        self.steps_done = state_dict["steps_done"]
-        self._apply()
+        self.goto(state_dict["steps_done"])
 
     def __repr__(self) -> str:
         loss = type(self.loss).__name__
@@ -265,43 +328,20 @@ class Schedule:
         last = self.total_steps - 1
         return self.fn(step / last if step < last else 1.0)
 
-    def _apply(self) -> None:
-        loss: Any = self.loss
-        if not _has_number(loss, self.name):
-            loss.link = dataclasses.replace(loss.link, **{self.name: self.value})
-        elif isinstance(current := getattr(loss, self.name), Tensor):
-            with torch.no_grad():
-                current.fill_(self.value)
-        else:
-            setattr(loss, self.name, self.value)
+
+def _numbers(loss: object) -> list[str]:
+    """Names of what a schedule can drive."""
+    if isinstance(loss, Movable):
+        return list(loss.numbers())
+    there = dict(getattr(loss, "__dict__", {}))
+    if isinstance(loss, torch.nn.Module):
+        there |= loss._parameters | {k: v for k, v in loss._buffers.items() if v is not None}
+    return [key for key, value in there.items() if key[0] != "_" and _is_number(value)]
 
 
 def _is_number(value: object) -> bool:
     """Whether a schedule may replace it; None is a number that is switched off."""
     return value is None or (isinstance(value, Real | Tensor) and not isinstance(value, bool))
-
-
-def _has_number(loss: object, name: str) -> bool:
-    # A buffer that is not there, such as the class weights, would not be a number if it were.
-    if name in getattr(loss, "_buffers", {}) and getattr(loss, name) is None:
-        return False
-    return hasattr(loss, name) and _is_number(getattr(loss, name))
-
-
-def _link_fields(loss: object) -> list[str]:
-    link = getattr(loss, "link", None)
-    if not dataclasses.is_dataclass(link) or isinstance(link, type):
-        return []
-    return [field.name for field in dataclasses.fields(link)]
-
-
-def _numbers(loss: object) -> list[str]:
-    """Names of what a schedule can drive: the loss's own, then its link's."""
-    there = dict(getattr(loss, "__dict__", {}))
-    if isinstance(loss, torch.nn.Module):
-        there |= loss._parameters | loss._buffers
-    own = [key for key in there if key[0] != "_" and _has_number(loss, key)]
-    return own + [f"{key} (of its link)" for key in _link_fields(loss)]
 
 
 def _number(value: float, what: str, call: str) -> float:
@@ -337,9 +377,17 @@ def _phases(progress: float, levels: tuple[float, ...], switches: tuple[float, .
 
 
 NAMED: dict[str, Curve] = {
-    "exact-linear": geometric(10.0, 0.01),
-    "exact-networks": geometric(10.0, 1.0),
-    "focus-0": constant(0.0),
-    "focus-0-then-0.5": phases([0.0, 0.5], at=[0.95]),
-    "focus-0-to-0.5": phases([0.0, 0.1, 0.2, 0.3, 0.4, 0.5]),
+    "sigma_10_to_0.01": geometric(10.0, 0.01),
+    "sigma_10_to_1": geometric(10.0, 1.0),
+    "focus_0": constant(0.0),
+    "focus_0_then_0.5": phases([0.0, 0.5], at=[0.95]),
+    "focus_0_to_0.5": phases([0.0, 0.1, 0.2, 0.3, 0.4, 0.5]),
+}
+# Names until 0.1; they warn for one release.
+FORMER = {
+    "exact-linear": "sigma_10_to_0.01",
+    "exact-networks": "sigma_10_to_1",
+    "focus-0": "focus_0",
+    "focus-0-then-0.5": "focus_0_then_0.5",
+    "focus-0-to-0.5": "focus_0_to_0.5",
 }

@@ -243,7 +243,7 @@ def test_a_target_that_is_no_class_is_not_a_number_where_values_are_not_looked_a
     for classes in CLASSES:
         logits, target = batch(classes)
         target[1] = classes + 3
-        rule = launch.Rule(reduction="none")
+        rule = launch.Rule("normal", reduction="none")
         found = launch.forward(logits, target, 1.0, None, rule, wanted=True, learned=False)
         assert found.loss.isnan().tolist() == [row == 1 for row in range(5)]
     if DEVICE == "cpu":

@@ -217,7 +217,7 @@ def test_a_trial_that_diverges_is_no_failure_and_never_chosen(published, tmp_pat
 name = "hinge"
 model = "sgd"
 loss = "hinge"
-rivals = "mean"
+rivals = "mean_over_rivals"
 normalize_gradient = false
 
 [methods.values]

@@ -7,7 +7,7 @@ from sklearn.datasets import load_breast_cancer, load_wine
 
 from hitrate.sklearn.linear_fit import Settings
 from hitrate.sklearn.sgd import train
-from hitrate.sklearn.standardized import Table
+from hitrate.sklearn.standardized import Standardized
 from hitrate_lab.protocols import exact_tables
 from hitrate_lab.study import find_study, plan_of
 from hitrate_lab.training.linear import train_linears
@@ -108,7 +108,7 @@ def test_tables_4_to_6_have_the_parts_that_they_are_about():
 def test_with_the_normalizer_it_takes_the_steps_of_the_estimators_sgd(loss):
     x, y = standardised(load_wine)
     margin = None if loss == "cross_entropy" else 0.1
-    table = Table(x, y, np.ones(len(y)), 3)
+    table = Standardized(x, y, np.ones(len(y)), 3)
     settings = Settings(
         loss=loss, loss_params={}, l2=0.0, sigma=0.01, margin=margin, polish=False, max_iter=60,
         tol=1e-4,
@@ -120,7 +120,7 @@ def test_with_the_normalizer_it_takes_the_steps_of_the_estimators_sgd(loss):
     assert steps == 60
     seed = int(np.random.default_rng(5).integers(2**31))
     training = {**SGD, "loss": loss, "margin": margin}
-    training["rivals"] = "worst" if loss == "hinge" else None
+    training["rivals"] = "max" if loss == "hinge" else None
     ours = train_linear(x, y, 3, training, seed)
     np.testing.assert_allclose(ours, theta, rtol=1e-3, atol=1e-4)
 
@@ -141,7 +141,7 @@ COPIES = {
 # Only hinge loss has rivals to choose from.
 @pytest.mark.parametrize(
     ("loss", "rivals"),
-    [("cross_entropy", None), ("hinge", "worst"), ("hinge", "mean"), ("exact", None)],
+    [("cross_entropy", None), ("hinge", "max"), ("hinge", "mean_over_rivals"), ("exact", None)],
 )
 @pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
 def test_many_at_once_are_what_one_after_the_other_gives(loss, rivals, load):

@@ -76,7 +76,7 @@ def test_a_run_measures_at_the_weights_of_a_plain_loop(study, published, model):
     split = Split.of(read_uci("wine", data_dir=published))
     setting = Setting(model, 2, 8, Optimizer("sgd", 0.9, 1e-4))
     x, y = split.train[0].double(), split.train[1]
-    for name, recipe in (("CE", "cross-entropy"), ("EL", "expectation")):
+    for name, recipe in (("CE", "cross_entropy"), ("EL", "expectation")):
         before, after = result["points"][name]
         assert (before["epoch"], after["epoch"]) == (0, 2)
         one = train_one(split, setting, Variant(name, recipe), spec["learning_rate"], 0)
@@ -139,7 +139,7 @@ def test_the_minimum_is_the_one_that_scipy_finds(study, published):
         ('"F=0", "EL"]\n# Losses', '"F=1"]\n# Losses', "trained_with: 'F=1' is no method"),
         ('trained_with = ["CE", ', "trained_with = [", "trained_with: needs the baseline, 'CE'"),
         ('recipe = "expectation"', 'recipe = "focal"', r"methods\[EL\]: 'focal' is no sum of"),
-        ('recipe = "expectation"', 'recipe = "mixed-gradual"', r"methods\[EL\]: .* is no sum of"),
+        ('recipe = "expectation"', 'recipe = "mixed_gradual"', r"methods\[EL\]: .* is no sum of"),
         ('"uci121/wine"', '"exact/wine"', "data_sets: 'exact/wine' is none of uci121/NAME"),
         ("linear_scale_free =", "trace =", "measures: 'trace' is none of linear_scale_free"),
     ],

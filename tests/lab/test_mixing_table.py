@@ -189,7 +189,7 @@ def test_wins_gains_and_ranks_are_those_of_a_table_made_by_hand(study):
         ("splits = [0]", "splits = [4]", "settings.splits: needs some of 0, 1, 2, 3"),
         ('"linear", "one hidden layer"]', '"deep"]', "settings.models: 'deep' is none of linear"),
         ("[0.01, 0.005, 0.001]", "[0.01, 0]", "settings.learning_rates: needs .* above 0"),
-        ('recipe = "mixed"', 'recipe = "mixd"', r"methods\[F=0\]: .*not one of 'cross-entropy'"),
+        ('recipe = "mixed"', 'recipe = "mixd"', r"methods\[F=0\]: .*not one of 'annealed'"),
         (
             "sigma = 1.0 }",
             "sigma = 1.0, normalize = true }",

@@ -140,7 +140,7 @@ def test_pruning_takes_the_pruned_samples_gradient_away_until_it_is_decided_anew
 def test_pruning_keeps_cross_entropy_s_options():
     logits, target = LOGITS[:3, :3], torch.tensor([0, 1, -100])
     weight = torch.tensor([1.0, 3.0, 1.0])
-    loss = hitrate.GeneralizedCrossEntropyLoss(0.7, threshold=0.5, samples=3, weight=weight)
+    loss = hitrate.GeneralizedCrossEntropyLoss(0.7, threshold=0.5, rows=3, weight=weight)
     loss.kept[1] = False
     each = hitrate.generalized_cross_entropy_loss(logits[:1], target[:1], 0.7)
     expected = (each + 3 * (1 - 0.5**0.7) / 0.7) / 4
@@ -148,7 +148,7 @@ def test_pruning_keeps_cross_entropy_s_options():
 
 
 def test_pruning_without_a_threshold_is_a_value_error():
-    with pytest.raises(ValueError, match="needs threshold= and samples="):
+    with pytest.raises(ValueError, match="needs threshold= and rows="):
         hitrate.GeneralizedCrossEntropyLoss(0.7)(LOGITS, TARGET, torch.arange(40))
 
 
@@ -166,7 +166,7 @@ def test_pruning_takes_any_layout_and_leaves_ignored_samples_alone():
     logits, target = torch.zeros(2, 3, 2), torch.tensor([[0, 1], [-100, 2]])
     logits[0, 0, 0] = 9.0
     index = torch.arange(4).reshape(2, 2)
-    loss = hitrate.GeneralizedCrossEntropyLoss(0.7, threshold=0.5, samples=4)
+    loss = hitrate.GeneralizedCrossEntropyLoss(0.7, threshold=0.5, rows=4)
     loss.prune(logits, target, index)
     assert loss.kept.tolist() == [True, False, True, False]
     assert loss(logits, target, index).isfinite()

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 import hitrate.sklearn.mlp_training as network
 from hitrate import schedules
 from hitrate.sklearn import AccuracyClassifier, AccuracyMLPClassifier
-from hitrate.sklearn.standardized import Table
+from hitrate.sklearn.standardized import Standardized
 
 QUICK = {"max_iter": 20, "hidden_size": 16, "random_state": 0}
 
@@ -41,8 +41,8 @@ def test_it_learns_what_no_linear_classifier_can():
 LOSSES = {
     "cross_entropy": {},
     "mixed": {"focus": 0.25},
-    "mixed-switch": {},
-    "exact-networks": {},
+    "mixed_switch": {},
+    "exact_networks": {},
     "exact": {"link": "gce", "q": schedules.linear(0.0, 1.0), "sigma": 1.0},
     "focal": {},
     "hinge": {},
@@ -175,7 +175,7 @@ def test_it_works_in_a_search_over_a_pipeline_with_names_of_classes():
     names = np.array(["setosa", "versicolor", "virginica"])[y]
     model = AccuracyMLPClassifier(**QUICK, learning_rate=0.02)
     steps = make_pipeline(StandardScaler(), model)
-    grid = {"accuracymlpclassifier__loss": ["cross-entropy", "mixed-gradual"]}
+    grid = {"accuracymlpclassifier__loss": ["cross_entropy", "mixed_gradual"]}
     search = GridSearchCV(steps, grid, cv=2).fit(x, names)
     assert search.best_score_ > 0.85
     assert set(search.predict(x)) == set(names)
@@ -214,14 +214,14 @@ def test_few_rows_of_many_classes_fit_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         x = np.eye(5).repeat(2, 0)
-        model = AccuracyMLPClassifier("exact-networks", **QUICK).fit(x, np.arange(10) // 2)
+        model = AccuracyMLPClassifier("exact_networks", **QUICK).fit(x, np.arange(10) // 2)
     assert np.isfinite(model.predict_proba(x)).all()
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({"loss": "square"}, "loss='square' is not one of 'cross-entropy'"),
+        ({"loss": "square"}, "loss='square' is not one of 'annealed'"),
         ({"loss": "max_mahalanobis_center"}, "loss='max_mahalanobis_center' is not"),
         ({"loss_params": {"focal": 1}}, "loss_params=.'focal': 1.*focal is no argument"),
         ({"loss_params": 3}, "loss_params=3 must be None or a dict"),
@@ -250,7 +250,7 @@ def test_a_gpu_trains_to_the_same_accuracy():
 
 
 def test_a_random_network_has_the_reach_of_torchs_layers():
-    table = Table(np.zeros((3, 25)), np.array([0, 1, 2]), np.ones(3), 3)
+    table = Standardized(np.zeros((3, 25)), np.array([0, 1, 2]), np.ones(3), 3)
     start = network.random_network(table.features, 400, 3, np.random.default_rng(0))
     assert np.abs(start.hidden).max() == pytest.approx(1 / 5, rel=0.01)
     assert np.abs(start.output).max() == pytest.approx(1 / 20, rel=0.01)

@@ -15,7 +15,7 @@ from hitrate.sklearn.homotopy import convex_start, path, spread
 from hitrate.sklearn.linear_fit import Settings, sigmas, solve
 from hitrate.sklearn.objective import Objective, top
 from hitrate.sklearn.row_losses import AnyLoss, ExactError, cross_entropy
-from hitrate.sklearn.standardized import Table
+from hitrate.sklearn.standardized import Standardized
 from hitrate.sklearn.tuning import folds, smoothest
 from hitrate.sklearn.zero_one_search import LineSearch, best_piece, pivoted, polish
 
@@ -26,7 +26,9 @@ def some_table(rows=200, features=4, classes=3, seed=0, thin=False):
     x[:, 0] *= 100
     y = (x @ random.standard_normal((features, classes)) / [[1], [9], [9], [9]][0]).argmax(1)
     y = np.where(random.random(rows) < 0.2, random.integers(classes, size=rows), y)
-    return Table(sparse.csr_array(x) if thin else x, y, random.uniform(0.5, 2, rows), classes)
+    return Standardized(
+        sparse.csr_array(x) if thin else x, y, random.uniform(0.5, 2, rows), classes
+    )
 
 
 @pytest.mark.parametrize("margin", [None, 0.5])

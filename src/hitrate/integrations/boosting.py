@@ -139,15 +139,9 @@ class BoostingObjective:
             logits = logits.detach().requires_grad_()
             s = log_expected_accuracy(logits, target, self.sigma, noise=self.noise)
             (g,) = torch.autograd.grad(s.sum(), logits)
-            s = s.detach().requires_grad_()
-            value = link_named(self.link, self._call)(s)
-            (first,) = torch.autograd.grad(value.sum(), s, create_graph=True)
-            second = torch.zeros_like(s)
-            if first.requires_grad:
-                (second,) = torch.autograd.grad(first.sum(), s)
-        logits, first = logits.detach(), first.detach()[:, None]
-        # A far tail may give 0 * inf in a link's second derivative; it has no part there.
-        convex = torch.nan_to_num(second, 0.0, 0.0, 0.0).clamp(min=0.0)[:, None]
+        logits, s = logits.detach(), s.detach()
+        link = link_named(self.link, self._call)
+        first, convex = link.slope(s)[:, None], link.curvature(s)[:, None]
         # (g d)^2 <= sum |g| * sum |g| d^2, and two classes' slopes are opposite.
         bend = self._bend(logits, target) * -first + convex * g.abs() * g.abs().sum(1, keepdim=True)
         slope = first * g

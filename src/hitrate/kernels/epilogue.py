@@ -1,21 +1,15 @@
-"""From log p to a loss: the target's part, the link, and the mean over rows."""
+"""From log p to a loss: the target's part, and the mean over rows."""
 
 import triton
 import triton.language as tl
 
 # A kernel serves tensors at any address, and any numbers: launches need not look at them.
-ANYWHERE = ("target", "sigma", "weight", "loss", "kept", "work", "table", "upstream")
+ANYWHERE = ("target", "sigma", "weight", "moving", "loss", "kept", "work", "table", "upstream")
 ANY_NUMBER = ("rows", "ignore_index", "stride_upstream")
 # Where sigma comes from: a number, one value, or one per row.
 NUMBER: tl.constexpr = tl.constexpr(0)
 ONE: tl.constexpr = tl.constexpr(1)
 EACH: tl.constexpr = tl.constexpr(2)
-# Links by number, with parameters a and b.
-LOG_P: tl.constexpr = tl.constexpr(0)
-MIXED: tl.constexpr = tl.constexpr(1)
-GCE: tl.constexpr = tl.constexpr(2)
-FOCAL: tl.constexpr = tl.constexpr(3)
-TAMED: tl.constexpr = tl.constexpr(4)
 # Reductions by number. The last leaves the sums to the caller.
 NONE: tl.constexpr = tl.constexpr(0)
 SUM: tl.constexpr = tl.constexpr(1)
@@ -57,63 +51,11 @@ def sigma_of(sigma, row, there, noise, SIGMAS: tl.constexpr):
 
 
 @triton.jit
-def one_minus_exp(x):
-    """1 - e^x for x <= 0."""
-    series = 1.0 / 5040.0
-    series = series * x + 1.0 / 720.0
-    series = series * x + 1.0 / 120.0
-    series = series * x + 1.0 / 24.0
-    series = series * x + 1.0 / 6.0
-    series = series * x + 0.5
-    series = series * x + 1.0
-    return tl.where(x > -0.3, -x * series, 1.0 - tl.exp(x))
-
-
-@triton.jit
-def log1p(x):
-    """log(1 + x) for x >= 0: what 1 + x loses in rounding is made up for by a factor."""
-    u = 1.0 + x
-    kept = u - 1.0
-    return tl.where(kept == 0.0, x, tl.where(x > 1e30, tl.log(x), tl.log(u) * (x / kept)))
-
-
-@triton.jit
-def link_of(log_p, a, b, LINK: tl.constexpr):
-    """The link's value, and its slope in log p, as in `hitrate.links`."""
-    if LINK == LOG_P:
-        value = log_p
-        slope = tl.zeros_like(log_p) + 1.0
-    if LINK == MIXED:
-        # Each part only where it is one: 0 times infinity is not 0.
-        value = b * one_minus_exp(log_p)
-        value = tl.where(a == 0.0, value, value - a * log_p)
-        slope = -a - b * tl.exp(log_p)
-    if LINK == GCE:
-        above = tl.maximum(log_p, b, propagate_nan=tl.PropagateNan.ALL)
-        value = tl.where(a == 0.0, -above, one_minus_exp(a * above) / tl.maximum(a, 1e-30))
-        slope = tl.where(log_p >= b, -tl.exp(a * log_p), 0.0)
-    if LINK == FOCAL:
-        x = -log_p
-        e = one_minus_exp(log_p)
-        power = tl.where(e > 0.0, tl.exp(a * tl.log(e)), tl.where(a == 0.0, 1.0, 0.0))
-        value = x * power
-        # Of x e^a: e^a + a x / e e^a p, where x / e tends to 1 and x p to 0.
-        p = tl.exp(log_p)
-        ratio = tl.where(e > 0.0, tl.where(p > 0.0, x * p, 0.0) / e, 1.0)
-        slope = -power * (1.0 + a * ratio)
-    if LINK == TAMED:
-        x = -log_p
-        grown = log1p(x)
-        c = 1.0 - a
-        value = tl.where(c == 0.0, grown, -one_minus_exp_signed(c * grown) / (c + (c == 0.0)))
-        slope = -tl.exp(-a * grown)
-    return value, slope
-
-
-@triton.jit
-def one_minus_exp_signed(x):
-    """1 - e^x for any x."""
-    return tl.where(x > 0.3, 1.0 - tl.exp(x), one_minus_exp(x))
+def number_of(moving, k, number, MOVING: tl.constexpr):
+    """A number of the loss: as given, or, where a schedule moves it, from memory."""
+    if MOVING:
+        number = tl.load(moving + k)
+    return number
 
 
 @triton.jit

@@ -22,7 +22,7 @@ class Start:
 
     __slots__ = ("_constants", "_function", "_kernel", "_metadata", "_run", "_warps")
 
-    def __init__(self, kernel: Any, constants: tuple[int, ...], warps: int) -> None:
+    def __init__(self, kernel: Any, constants: tuple[Any, ...], warps: int) -> None:
         self._kernel = kernel
         self._constants = constants
         self._warps = warps

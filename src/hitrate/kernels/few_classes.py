@@ -8,7 +8,7 @@ from hitrate.kernels.epilogue import (
     ANYWHERE,
     classify,
     finish,
-    link_of,
+    number_of,
     sigma_of,
     turning_at,
 )
@@ -24,6 +24,7 @@ def few_classes_kernel(
     target,
     sigma,
     weight,
+    moving,
     loss,
     gradient,
     work,
@@ -38,6 +39,7 @@ def few_classes_kernel(
     SIGMAS: tl.constexpr,
     WEIGHTS: tl.constexpr,
     HAS_MARGIN: tl.constexpr,
+    MOVING: tl.constexpr,
     LEARNED: tl.constexpr,
     GRADIENT: tl.constexpr,
     LINK: tl.constexpr,
@@ -48,6 +50,9 @@ def few_classes_kernel(
     SEARCH: tl.constexpr,
 ):
     """Loss of R rows, with its gradient in logits and sigma."""
+    margin = number_of(moving, 0, margin, MOVING)
+    link_a = number_of(moving, 1, link_a, MOVING)
+    link_b = number_of(moving, 2, link_b, MOVING)
     row = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
     column = tl.arange(0, P)
     there = row < rows
@@ -83,7 +88,7 @@ def few_classes_kernel(
     log_p = tl.where(undefined, float("nan"), tl.where(lost, float("-inf"), log_p))
     slope = tl.where(rival & (lost[:, None] == 0), slope, 0.0)
 
-    value, steep = link_of(log_p, link_a, link_b, LINK)
+    value, steep = LINK(log_p, link_a, link_b)
     # What has no part in the loss adds nothing, be it infinite or not a number.
     value = tl.where(part == 0.0, 0.0, part * value)
     steep = tl.where(part == 0.0, 0.0, tl.where(lost, 0.0, part * steep))

@@ -14,9 +14,12 @@ from hitrate.kernels.chebyshev_table import table_of
 from hitrate.kernels.epilogue import scale_kernel
 from hitrate.kernels.fast_launch import Start
 from hitrate.kernels.few_classes import few_classes_kernel
+from hitrate.kernels.link_code import compiled, log_p_itself
 from hitrate.kernels.logistic import logistic_kernel
 from hitrate.kernels.many_classes import compress, expand, integrate_kept
 from hitrate.kernels.per_row import per_row_kernel
+
+__all__ = ["Found", "Rule", "backward", "compiled", "forward", "log_probability", "scaled"]
 
 # Up to this many classes all rivals are looked at; above, a few stand for all.
 ROWS_UP_TO = 32
@@ -36,23 +39,37 @@ REDUCTIONS = {"none": int(epilogue.NONE), "sum": int(epilogue.SUM), "mean": int(
 # The kernels' numbers, as numbers.
 ADDED_LATER = int(epilogue.LATER)
 KEPT = int(chebyshev.FACTS) + int(chebyshev.PLACES)
-LOG_P = int(epilogue.LOG_P)
 
 
 class Rule(NamedTuple):
-    """What a loss makes of log p: a link by number, its parameters, and cross entropy's manners."""
+    """What a loss makes of log p: a compiled link, its numbers, and cross entropy's options."""
 
-    link: int = LOG_P
-    a: float = 0.0
-    b: float = 0.0
+    noise: str
+    link: Any = log_p_itself
+    a: float | Tensor = 0.0
+    b: float | Tensor = 0.0
     reduction: str = "none"
     ignore_index: int = -(2**31)
-    margin: float | None = None
-    logistic: bool = False
+    margin: float | Tensor | None = None
+
+    @property
+    def logistic(self) -> bool:
+        """Whether the kernel is that of logistic noise."""
+        return self.noise == "logistic"
 
     def is_at_once(self, classes: int) -> bool:
         """Whether the gradient is made with the value."""
         return self.logistic or classes <= AT_ONCE_UP_TO
+
+    def numbers(self) -> tuple[Tensor | None, float, float, float]:
+        """Margin and the link's two numbers; or, if they move on a device, a tensor of them."""
+        three = (0.0 if self.margin is None else self.margin, self.a, self.b)
+        home = next((n.device for n in three if isinstance(n, Tensor) and not n.is_cpu), None)
+        if home is None:
+            margin, a, b = map(float, three)
+            return None, margin, a, b
+        each = [torch.as_tensor(n, dtype=torch.float32, device=home) for n in three]
+        return torch.stack(each), 0.0, 0.0, 0.0
 
 
 class Found(NamedTuple):
@@ -63,7 +80,7 @@ class Found(NamedTuple):
     work: Tensor  # The mean's factor; then slopes in sigma, if it is learned.
 
 
-class Plan(NamedTuple):
+class Launch(NamedTuple):
     """What calls have in common that differ in nothing but values and the number of rows."""
 
     together: int  # Rows in a program.
@@ -93,12 +110,14 @@ def forward(
     rows, classes = logits.shape
     sigma_at, noise, sigmas = _sigma(sigma, logits)
     weight_at = logits if weight is None else weight
-    plan = _plan(
+    moving, margin, a, b = rule.numbers()
+    moving_at = logits if moving is None else moving
+    plan = _launch(
         rows > FINISHED_UP_TO * _together(classes, rule.logistic),
         classes,
         (rule.link, rule.reduction, rule.logistic),
-        (sigmas, weight is not None, rule.margin is not None, learned, wanted),
-        (device, logits.dtype, target.dtype, sigma_at.dtype, weight_at.dtype),
+        (sigmas, weight is not None, rule.margin is not None, moving is not None, learned, wanted),
+        (device, logits.dtype, target.dtype, sigma_at.dtype, weight_at.dtype, moving_at.dtype),
         logits.data_ptr() % 16 == 0,
     )
     programs = -(-rows // plan.together)
@@ -114,14 +133,13 @@ def forward(
         gradient = torch.empty_like(logits) if wanted else work
     stream = _stream(device)
     table = table_of(device, stream)
-    margin = 0.0 if rule.margin is None else rule.margin
-    tensors = (logits, target, sigma_at, weight_at, loss, gradient, work, table)
-    numbers: tuple[float, ...] = (classes, noise, margin, rule.ignore_index, rule.a, rule.b)
+    tensors = (logits, target, sigma_at, weight_at, moving_at, loss, gradient, work, table)
+    numbers: tuple[float, ...] = (classes, noise, margin, rule.ignore_index, a, b)
     if classes <= ROWS_UP_TO and not rule.logistic:
         numbers = (rows, *numbers)
     grid = (programs, 1)
     if not at_once:
-        read = (logits, target, sigma_at, weight_at, gradient, table)
+        read = (logits, target, sigma_at, weight_at, moving_at, gradient, table)
         plan.starts[1](grid, stream, read, (classes, noise, margin, rule.ignore_index))
     plan.starts[0](grid, stream, tensors, numbers)
     if plan.reduction == ADDED_LATER:
@@ -143,21 +161,21 @@ def _padded(classes: int) -> int:
 
 
 @functools.lru_cache(maxsize=1024)
-def _plan(
+def _launch(
     is_long: bool,
     classes: int,
-    kind: tuple[int, str, bool],
-    which: tuple[int, bool, bool, bool, bool],
+    kind: tuple[Any, str, bool],
+    which: tuple[int, bool, bool, bool, bool, bool],
     types: tuple[Any, ...],
     is_aligned: bool,
-) -> Plan:
+) -> Launch:
     """Kernels for a number of classes, a rule without its parameters, and types of tensors."""
     link, named, logistic = kind
     reduction = REDUCTIONS[named]
     if reduction and is_long:
         reduction = ADDED_LATER
     together = _together(classes, logistic)
-    how: tuple[int, ...] = (*which, link, reduction)
+    how: tuple[Any, ...] = (*which, link, reduction)
     if logistic:
         start = Start(logistic_kernel, (*how, *SPREAD), 1 if classes <= 256 else 4)
     elif classes <= ROWS_UP_TO:
@@ -168,9 +186,9 @@ def _plan(
     else:
         start = Start(integrate_kept, (*how, _terms(types[1]), SEARCH), 1)
         block, warps = LONG if types[1] == torch.float32 else LONG_HALF
-        pace = (*which[:3], classes % block == 0, block, SEARCH)
-        return Plan(together, reduction, (start, Start(compress, pace, warps)))
-    return Plan(together, reduction, (start,))
+        pace = (*which[:4], classes % block == 0, block, SEARCH)
+        return Launch(together, reduction, (start, Start(compress, pace, warps)))
+    return Launch(together, reduction, (start,))
 
 
 def _terms(dtype: torch.dtype) -> int:
@@ -194,14 +212,16 @@ def backward(
     step = upstream.stride(0) if per_row else 0
     gradient = torch.empty_like(logits)
     sigma_at, noise, sigmas = _sigma(sigma, logits)
-    types = (logits.device, logits.dtype, target.dtype, sigma_at.dtype, upstream.dtype)
-    which = (sigmas, rule.margin is not None, per_row)
-    start = _expansion(classes, which, types, logits.data_ptr() % 16 == 0)
+    moving, margin, _, _ = rule.numbers()
+    moving_at = logits if moving is None else moving
+    dtypes = (a.dtype for a in (logits, target, sigma_at, moving_at, upstream))
+    which = (sigmas, rule.margin is not None, moving is not None, per_row)
+    start = _expansion(classes, which, (logits.device, *dtypes), logits.data_ptr() % 16 == 0)
     start(
         (rows, -(-classes // WIDE[0])),
         _stream(logits.device),
-        (logits, target, sigma_at, found.gradient, found.work, upstream, gradient),
-        (classes, step, noise, 0.0 if rule.margin is None else rule.margin),
+        (logits, target, sigma_at, moving_at, found.gradient, found.work, upstream, gradient),
+        (classes, step, noise, margin),
     )
     return gradient
 
@@ -229,7 +249,7 @@ def _scaling(is_even: bool, per_row: bool, *types: Any) -> Start:
 
 @functools.lru_cache(maxsize=1024)
 def _expansion(
-    classes: int, which: tuple[int, bool, bool], types: tuple[Any, ...], is_aligned: bool
+    classes: int, which: tuple[int, bool, bool, bool], types: tuple[Any, ...], is_aligned: bool
 ) -> Start:
     """The kernel that writes the gradient of long rows."""
     block, warps = WIDE
@@ -259,25 +279,32 @@ def slope_in_sigma(rows: int, found: Found, rule: Rule, upstream: Tensor) -> Ten
 
 
 def log_probability(
-    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None, noise: str
+    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | Tensor | None, noise: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """log p (N,), its gradient in logits (N, C) and in sigma (N, 1).
 
     Logits in float32 or half precision; sigma (N, 1); all arithmetic in float32.
     """
-    logistic = noise == "logistic"
     if torch.compiler.is_compiling():
+        # A margin that moves is a tensor; to the operation all are.
+        has_margin = margin is not None
+        rim = torch.as_tensor(margin if has_margin else 0.0, dtype=torch.float64)
         found: tuple[Tensor, Tensor, Tensor] = torch.ops.hitrate.log_probability(
-            logits, target, sigma, margin, logistic
+            logits, target, sigma, rim, has_margin, noise
         )
         return found
-    return _log_probability(logits, target, sigma, margin, logistic)
+    return _log_probability(logits, target, sigma, margin, margin is not None, noise)
 
 
 def _log_probability(
-    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None, logistic: bool
+    logits: Tensor,
+    target: Tensor,
+    sigma: Tensor,
+    margin: float | Tensor | None,
+    has_margin: bool,
+    noise: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    rule = Rule(margin=margin, logistic=logistic)
+    rule = Rule(noise, margin=margin if has_margin else None)
     logits, target, column = logits.contiguous(), target.contiguous(), sigma[:, 0].contiguous()
     found = forward(logits, target, column, None, rule, wanted=True, learned=True)
     to_sigma = found.work[-len(logits) :, None].clone()
@@ -292,14 +319,14 @@ _operation = torch.library.custom_op(
     "hitrate::log_probability",
     _log_probability,
     mutates_args=(),
-    schema="(Tensor logits, Tensor target, Tensor sigma, float? margin, bool logistic)"
+    schema="(Tensor logits, Tensor target, Tensor sigma, Tensor margin, bool has_margin, str noise)"
     " -> (Tensor, Tensor, Tensor)",
 )
 
 
 @_operation.register_fake
 def _shapes(
-    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | None, logistic: bool
+    logits: Tensor, target: Tensor, sigma: Tensor, margin: Tensor, has_margin: bool, noise: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     row = torch.empty_like(logits[:, 0], dtype=torch.float32)
     whole = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)

@@ -7,8 +7,9 @@ closest margin alone, and there is nothing to search for.
 import triton
 import triton.language as tl
 
-from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE, one_minus_exp
+from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE, number_of
 from hitrate.kernels.integral import log1m
+from hitrate.kernels.link_code import one_minus_exp
 from hitrate.kernels.row_io import LOWEST, conclude, finish_row, read, read_row, top_of
 
 # Nodes, enough while the target is less than about forty sigma behind.
@@ -45,6 +46,7 @@ def logistic_kernel(
     target,
     sigma,
     weight,
+    moving,
     loss,
     gradient,
     work,
@@ -58,6 +60,7 @@ def logistic_kernel(
     SIGMAS: tl.constexpr,
     WEIGHTS: tl.constexpr,
     HAS_MARGIN: tl.constexpr,
+    MOVING: tl.constexpr,
     LEARNED: tl.constexpr,
     GRADIENT: tl.constexpr,
     LINK: tl.constexpr,
@@ -66,6 +69,9 @@ def logistic_kernel(
     BLOCK: tl.constexpr,
 ):
     """Loss and gradient of one row."""
+    margin = number_of(moving, 0, margin, MOVING)
+    link_a = number_of(moving, 1, link_a, MOVING)
+    link_b = number_of(moving, 2, link_b, MOVING)
     row = tl.program_id(0).to(tl.int64)
     here = logits + row * classes
     own, y, part, scale, astray = read_row(

@@ -17,7 +17,7 @@ from hitrate.kernels.chebyshev import (
     survey,
     weights_of_row,
 )
-from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE, WAVES, sigma_of
+from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE, WAVES, number_of, sigma_of
 from hitrate.kernels.row_io import FARTHEST, conclude, finish_row, read, read_row
 
 
@@ -27,6 +27,7 @@ def compress(
     target,
     sigma,
     weight,
+    moving,
     kept,
     table,
     classes,
@@ -36,11 +37,13 @@ def compress(
     SIGMAS: tl.constexpr,
     WEIGHTS: tl.constexpr,
     HAS_MARGIN: tl.constexpr,
+    MOVING: tl.constexpr,
     EVEN: tl.constexpr,
     BLOCK: tl.constexpr,
     SEARCH: tl.constexpr,
 ):
     """For long rows, the first of three kernels: the weights, and the facts, of one row."""
+    margin = number_of(moving, 0, margin, MOVING)
     row = tl.program_id(0).to(tl.int64)
     here = logits + row * classes
     own, y, _, scale, astray = read_row(
@@ -80,6 +83,7 @@ def integrate_kept(
     target,
     sigma,
     weight,
+    moving,
     loss,
     kept,
     work,
@@ -93,6 +97,7 @@ def integrate_kept(
     SIGMAS: tl.constexpr,
     WEIGHTS: tl.constexpr,
     HAS_MARGIN: tl.constexpr,
+    MOVING: tl.constexpr,
     LEARNED: tl.constexpr,
     GRADIENT: tl.constexpr,
     LINK: tl.constexpr,
@@ -105,6 +110,9 @@ def integrate_kept(
     They are of a polynomial in powers with TERMS terms, by way of Chebyshev polynomials: the slope
     is smooth enough for powers not to grow, and they take half the operations.
     """
+    margin = number_of(moving, 0, margin, MOVING)
+    link_a = number_of(moving, 1, link_a, MOVING)
+    link_b = number_of(moving, 2, link_b, MOVING)
     row = tl.program_id(0).to(tl.int64)
     cosines = table + WAVES
     own, _, part, scale, _ = read_row(
@@ -161,6 +169,7 @@ def expand(
     logits,
     target,
     sigma,
+    moving,
     kept,
     work,
     upstream,
@@ -171,12 +180,14 @@ def expand(
     margin,
     SIGMAS: tl.constexpr,
     HAS_MARGIN: tl.constexpr,
+    MOVING: tl.constexpr,
     PER_ROW: tl.constexpr,
     TERMS: tl.constexpr,
     EVEN: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """The third, in the backward pass: the gradient in logits, times what comes from above."""
+    margin = number_of(moving, 0, margin, MOVING)
     row = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     here = logits + row * classes

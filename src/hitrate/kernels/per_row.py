@@ -12,7 +12,7 @@ from hitrate.kernels.chebyshev import (
     survey,
     weights_of_row,
 )
-from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE, WAVES
+from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE, WAVES, number_of
 from hitrate.kernels.row_io import FARTHEST, conclude, finish_row, read, read_row
 
 
@@ -104,6 +104,7 @@ def per_row_kernel(
     target,
     sigma,
     weight,
+    moving,
     loss,
     gradient,
     work,
@@ -117,6 +118,7 @@ def per_row_kernel(
     SIGMAS: tl.constexpr,
     WEIGHTS: tl.constexpr,
     HAS_MARGIN: tl.constexpr,
+    MOVING: tl.constexpr,
     LEARNED: tl.constexpr,
     GRADIENT: tl.constexpr,
     LINK: tl.constexpr,
@@ -126,6 +128,9 @@ def per_row_kernel(
     SEARCH: tl.constexpr,
 ):
     """Loss and gradient of one row."""
+    margin = number_of(moving, 0, margin, MOVING)
+    link_a = number_of(moving, 1, link_a, MOVING)
+    link_b = number_of(moving, 2, link_b, MOVING)
     row = tl.program_id(0).to(tl.int64)
     here = logits + row * classes
     cosines = table + WAVES

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from hitrate.kernels.epilogue import classify, finish, link_of, sigma_of, turning_at
+from hitrate.kernels.epilogue import classify, finish, sigma_of, turning_at
 
 # Scaled margins are clipped to these.
 FARTHEST: tl.constexpr = tl.constexpr(5e3)
@@ -61,7 +61,7 @@ def conclude(log_p, own, scale, part, undefined, decided, link_a, link_b, LINK: 
     """A row's loss, and the factor of its slopes in its gradient."""
     known = tl.where(own == float("-inf"), float("-inf"), 0.0)
     log_p = tl.where(undefined, float("nan"), tl.where(decided, known, log_p))
-    value, steep = link_of(log_p, link_a, link_b, LINK)
+    value, steep = LINK(log_p, link_a, link_b)
     steep = tl.where(undefined, float("nan"), tl.where(decided, 0.0, steep))
     # A row without part in the loss adds nothing, be it infinite or not a number.
     value = tl.where(part == 0.0, 0.0, part * value)

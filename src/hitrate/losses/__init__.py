@@ -1,82 +1,54 @@
-"""Losses with cross entropy's manners: a function each, and a Module that calls it."""
+"""Losses with cross entropy's options: a Module each, and a function that is made from it."""
 
-from hitrate.losses.base import ClassificationLoss
-from hitrate.losses.baselines.complement import (
-    ComplementObjectiveLoss,
-    complement_entropy_loss,
-    complement_objective_loss,
-    complement_objective_step,
+from hitrate.losses import exact, generalized_cross_entropy, named, normalization
+from hitrate.losses.base import ClassificationLoss as ClassificationLoss
+from hitrate.losses.base import function_name
+from hitrate.losses.baselines import complement, hinge, max_mahalanobis, maximum_probability
+from hitrate.losses.baselines.complement import *
+from hitrate.losses.baselines.hinge import *
+from hitrate.losses.baselines.max_mahalanobis import *
+from hitrate.losses.baselines.maximum_probability import *
+from hitrate.losses.exact import *
+from hitrate.losses.generalized_cross_entropy import *
+from hitrate.losses.link_loss import LinkLoss as LinkLoss
+from hitrate.losses.named import *
+from hitrate.losses.normalization import *
+
+PARTS = (
+    exact,
+    named,
+    generalized_cross_entropy,
+    hinge,
+    complement,
+    maximum_probability,
+    max_mahalanobis,
 )
-from hitrate.losses.baselines.hinge import HingeLoss, hinge_loss
-from hitrate.losses.baselines.max_mahalanobis import (
-    MaxMahalanobisCenterLoss,
-    MaxMahalanobisHead,
-    max_mahalanobis_center_loss,
-    max_mahalanobis_centers,
-)
-from hitrate.losses.baselines.maximum_probability import (
-    MaximumProbabilityCrossEntropyLoss,
-    maximum_probability_cross_entropy_loss,
-)
-from hitrate.losses.cross_entropy import CrossEntropyLoss, cross_entropy_loss
-from hitrate.losses.exact import ExactLoss, exact_loss
-from hitrate.losses.expectation import ExpectationLoss, expectation_loss
-from hitrate.losses.focal import FocalLoss, focal_loss
-from hitrate.losses.generalized_cross_entropy import (
-    GeneralizedCrossEntropyLoss,
-    generalized_cross_entropy_loss,
-)
-from hitrate.losses.mean_absolute_error import MeanAbsoluteErrorLoss, mean_absolute_error_loss
-from hitrate.losses.mixed import MixedLoss, mixed_loss
-from hitrate.losses.normalization import normalize_logits
-from hitrate.losses.tamed import TamedCrossEntropyLoss, tamed_cross_entropy_loss
+
+# Exported from here, and from `hitrate`; the registry and base classes are found here only.
+__all__: list[str] = []
+__all__ += normalization.__all__
+__all__ += exact.__all__
+__all__ += named.__all__
+__all__ += generalized_cross_entropy.__all__
+__all__ += hinge.__all__
+__all__ += complement.__all__
+__all__ += maximum_probability.__all__
+__all__ += max_mahalanobis.__all__
+
+
+def _named(parts: tuple[object, ...]) -> dict[str, type[ClassificationLoss]]:
+    """Every loss that a part exports, by the name of its function without the ending."""
+    # In this order they are listed to people.
+    found: dict[str, type[ClassificationLoss]] = {
+        "cross_entropy": named.CrossEntropyLoss,
+        "exact": exact.ExactLoss,
+    }
+    for part in parts:
+        for member in (getattr(part, name) for name in part.__all__):  # type: ignore[attr-defined]
+            if isinstance(member, type) and issubclass(member, ClassificationLoss):
+                found[function_name(member).removesuffix("_loss")] = member
+    return found
+
 
 # Every loss by the name that the command line, studies and estimators use.
-LOSSES: dict[str, type[ClassificationLoss]] = {
-    "cross_entropy": CrossEntropyLoss,
-    "exact": ExactLoss,
-    "expectation": ExpectationLoss,
-    "mixed": MixedLoss,
-    "focal": FocalLoss,
-    "mean_absolute_error": MeanAbsoluteErrorLoss,
-    "generalized_cross_entropy": GeneralizedCrossEntropyLoss,
-    "tamed_cross_entropy": TamedCrossEntropyLoss,
-    "hinge": HingeLoss,
-    "complement_objective": ComplementObjectiveLoss,
-    "maximum_probability_cross_entropy": MaximumProbabilityCrossEntropyLoss,
-    "max_mahalanobis_center": MaxMahalanobisCenterLoss,
-}
-
-__all__ = [
-    "LOSSES",
-    "ClassificationLoss",
-    "ComplementObjectiveLoss",
-    "CrossEntropyLoss",
-    "ExactLoss",
-    "ExpectationLoss",
-    "FocalLoss",
-    "GeneralizedCrossEntropyLoss",
-    "HingeLoss",
-    "MaxMahalanobisCenterLoss",
-    "MaxMahalanobisHead",
-    "MaximumProbabilityCrossEntropyLoss",
-    "MeanAbsoluteErrorLoss",
-    "MixedLoss",
-    "TamedCrossEntropyLoss",
-    "complement_entropy_loss",
-    "complement_objective_loss",
-    "complement_objective_step",
-    "cross_entropy_loss",
-    "exact_loss",
-    "expectation_loss",
-    "focal_loss",
-    "generalized_cross_entropy_loss",
-    "hinge_loss",
-    "max_mahalanobis_center_loss",
-    "max_mahalanobis_centers",
-    "maximum_probability_cross_entropy_loss",
-    "mean_absolute_error_loss",
-    "mixed_loss",
-    "normalize_logits",
-    "tamed_cross_entropy_loss",
-]
+LOSSES: dict[str, type[ClassificationLoss]] = _named(PARTS)

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from hitrate.links import Link, link_named
-from hitrate.losses.base import ClassificationLoss
-from hitrate.losses.link_loss import family_loss
+from hitrate.links import Error, Link, link_named
+from hitrate.losses.base import function_of
+from hitrate.losses.link_loss import (
+    Call,
+    LinkLoss,
+    Normalization,
+    explain_loss,
+    link_loss,
+    probabilities_of,
+)
 from hitrate.losses.reduction import Options
+from hitrate.probability.accuracy import explain_target
+from hitrate.probability.arguments import Core, gathered, is_number, noise_named
+from hitrate.probability.dispatch import Choice
+from hitrate.probability.noises import Noise
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
+__all__ = ["ExactLoss", "exact_loss", "explain"]
 
-def exact_loss(
-    logits: Tensor,
-    target: Tensor,
-    sigma: float | Tensor = 1.0,
-    *,
-    margin: float | None = None,
-    normalize: bool = False,
-    noise: str = "normal",
-    link: str | Link = "error",
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-    method: str = "auto",
-    backend: str = "auto",
-    nodes: int | None = None,
-    samples: int = 16,
-    generator: torch.Generator | None = None,
-    process_group: ProcessGroup | None = None,
-) -> Tensor:
+
+class ExactLoss(LinkLoss):
     r"""A link of the probability that the target's noisy score is the highest.
 
     .. math::
@@ -44,77 +39,35 @@ def exact_loss(
         p = P\Big(\mu_y + \sigma \varepsilon_y > \max_{i \ne y} \mu_i + \sigma \varepsilon_i\Big)
 
     By default normal noise and :math:`\ell = 1 - p`: EXACT, which reads as an expected error rate.
-    Probability targets q, and smoothed ones, cost :math:`\sum_c q_c \ell(\log p_c)`.
+    Probability targets q, and smoothed ones, cost :math:`\sum_c q_c \ell(\log p_c)`, the mean over
+    a target drawn from q; see :doc:`/soft_targets` before distilling with them.
+
+    `margin` and `normalize` belong to training: in evaluation mode they are off, so that the loss
+    reads as what it is called. That is the loss's own mode, which ``model.eval()`` does not reach
+    unless the loss is a part of the model: call ``loss.eval()`` as well.
 
     Parameters
     ----------
-    logits : Tensor, shape (C,), (N, C) or (N, C, d1, ...)
-        Scores :math:`\mu`. Half precision is computed, and the loss returned, in float32.
-    target : Tensor
-        Class indices of shape (), (N,) or (N, d1, ...), or probabilities shaped like `logits`.
     sigma : float or Tensor
-        Scale of the noise: a number, or one per target, as from a learned head. Its gradient flows.
+        Scale of the noise: a number, which a `Schedule` may move, a Parameter that is learned; or
+        given with each call, one per target, as from a learned head. Its gradient flows.
     margin : float, optional
         Distances :math:`\mu_y - \mu_i` are clipped at this value from above. With probability
         targets or smoothing a margin costs C times as much.
     normalize : bool
         Standardise the logits over the (global) batch first: see `normalize_logits`. Under
         torch.distributed a collective call.
-    noise : {"normal", "logistic", "gumbel"}
+    noise : {"normal", "logistic", "gumbel"} or Noise
         Gumbel noise makes p the softmax.
     link : str or Link
-        A name of `hitrate.links.LINKS`, or a link with its parameters, such as `GCE(q=0.5)`.
+        A name of `hitrate.links.LINKS`, or a link with its parameters, such as `GCE(q=0.5)`. Its
+        parameters are attributes of the loss, and a `Schedule` may move them.
     weight, ignore_index, reduction, label_smoothing
-        As in `torch.nn.functional.cross_entropy`.
+        As in `torch.nn.CrossEntropyLoss`.
     method, backend, nodes, samples, generator
         As in `log_expected_accuracy`.
     process_group : ProcessGroup, optional
         The processes over which `normalize` works; by default all.
-
-    Returns
-    -------
-    Tensor
-        A number, or with ``reduction="none"`` one per target.
-
-    Examples
-    --------
-    >>> import torch, hitrate
-    >>> logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]])
-    >>> hitrate.exact_loss(logits, torch.tensor([0, 0]))
-    tensor(0.6120)
-    >>> hitrate.exact_loss(logits, torch.tensor([0, 0]), noise="gumbel", link="log")
-    tensor(1.4076)
-
-    References
-    ----------
-    Karpukhin, Dereka, Kolesnikov. EXACT: How to Train Your Accuracy. 2022.
-    """
-    shown = link if isinstance(link, str) else type(link).__name__
-    return family_loss(
-        f"exact_loss(noise={noise!r}, link={shown!r})",
-        logits,
-        target,
-        sigma,
-        noise=noise,
-        link=link,
-        options=Options(weight, ignore_index, reduction, label_smoothing),
-        margin=margin,
-        normalize=normalize,
-        method=method,
-        backend=backend,
-        nodes=nodes,
-        samples=samples,
-        generator=generator,
-        process_group=process_group,
-    )
-
-
-class ExactLoss(ClassificationLoss):
-    """EXACT as a Module, in the place of `nn.CrossEntropyLoss`.
-
-    The arguments are those of `exact_loss`. `normalize` acts in the loss's own training mode, which
-    `model.eval()` does not reach: call `loss.eval()` as well. `sigma` may be a number that a
-    `Schedule` changes, a Parameter that is learned, or given with each call.
 
     Examples
     --------
@@ -124,22 +77,31 @@ class ExactLoss(ClassificationLoss):
     ExactLoss(sigma=0.5, margin=2.0, link=Error())
     >>> loss(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
     tensor(0.0797)
+    >>> logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]])
+    >>> hitrate.exact_loss(logits, torch.tensor([0, 0]), noise="gumbel", link="log")
+    tensor(1.4076)
+
+    References
+    ----------
+    Karpukhin, Dereka, Kolesnikov. EXACT: How to Train Your Accuracy. 2022.
     """
 
+    moving = ("sigma", "margin")
+    make_link = Error
     sigma: float | Tensor
 
     def __init__(
         self,
         sigma: float | Tensor = 1.0,
         *,
-        margin: float | None = None,
+        margin: float | Tensor | None = None,
         normalize: bool = False,
-        noise: str = "normal",
+        noise: str | Noise = "normal",
         link: str | Link = "error",
         weight: Tensor | None = None,
         ignore_index: int = -100,
         reduction: str = "mean",
-        label_smoothing: float = 0.0,
+        label_smoothing: float | Tensor = 0.0,
         method: str = "auto",
         backend: str = "auto",
         nodes: int | None = None,
@@ -148,24 +110,29 @@ class ExactLoss(ClassificationLoss):
         process_group: ProcessGroup | None = None,
     ) -> None:
         super().__init__(
+            link_named(link, "ExactLoss"),
             weight=weight,
             ignore_index=ignore_index,
             reduction=reduction,
             label_smoothing=label_smoothing,
         )
-        if isinstance(sigma, Tensor) and sigma.dim() == 1 and sigma.numel() > 1:
+        noise_named(noise, "ExactLoss")
+        for name, value in (("sigma", sigma), ("margin", margin)):
+            if is_number(value):
+                self.check_number(name, value)
+        if isinstance(sigma, Tensor) and sigma.dim() == 2 and sigma.numel() > 1:
+            # One per class.
+            self._store("sigma", sigma)
+        elif isinstance(sigma, Tensor) and sigma.numel() > 1:
             raise ValueError(
                 f"ExactLoss(sigma=tensor of shape {tuple(sigma.shape)}): sigma is one number here; "
                 "one per target comes with each call, class weights go to weight="
             )
-        if isinstance(sigma, Tensor) and not isinstance(sigma, torch.nn.Parameter):
-            self.register_buffer("sigma", sigma)
         else:
-            self.sigma = sigma
-        self.margin = margin
+            self.set_number("sigma", sigma)
+        self.set_number("margin", margin, optional=True)
         self.normalize = normalize
         self.noise = noise
-        self.link = link_named(link, "ExactLoss")
         self.method = method
         self.backend = backend
         self.nodes = nodes
@@ -173,21 +140,126 @@ class ExactLoss(ClassificationLoss):
         self.generator = generator
         self.process_group = process_group
 
+    def check_number(self, name: str, value: float) -> None:
+        """Complain about a value that a number cannot have."""
+        if name == "sigma" and not 0 < value < math.inf:
+            raise ValueError(f"ExactLoss: sigma must be a positive number, got {value!r}")
+        if name == "margin" and not value >= 0:
+            raise ValueError(f"ExactLoss: margin must be a number >= 0, got {value!r}")
+        super().check_number(name, value)
+
+    @classmethod
+    def compute(cls, logits: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """The loss of logits, from the Module's arguments."""
+        call, sigma, link, core, options, rest = _gathered("exact_loss", args, kwargs)
+        normalization = Normalization(rest.pop("normalize", False), rest.pop("process_group", None))
+        _refuse(rest, "exact_loss()")
+        return link_loss(logits, target, sigma, link, core, options, call, normalization)
+
     def forward(self, input: Tensor, target: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """Loss of logits `input`, with the noise of this call if given."""
-        return exact_loss(
+        link = self.link
+        return link_loss(
             input,
             target,
             self.sigma if sigma is None else sigma,
-            margin=self.margin,
-            normalize=self.normalize and self.training,
-            noise=self.noise,
-            link=self.link,
-            method=self.method,
-            backend=self.backend,
-            nodes=self.nodes,
-            samples=self.samples,
-            generator=self.generator,
-            process_group=self.process_group,
-            **self.options,
+            link,
+            self._core(),
+            self.options,
+            Call("exact_loss", {"noise": self.noise, "link": link}),
+            Normalization(self.normalize and self.training, self.process_group),
         )
+
+    def probabilities(self, input: Tensor) -> Tensor:
+        """Probability of each class under the loss's own noise, shaped like the logits `input`."""
+        return probabilities_of(input, self.sigma, self.noise)
+
+    def explain(self, input: Tensor, target: Tensor) -> Choice:
+        """Which way a call is computed, and why; print it."""
+        call = Call("exact_loss", {"noise": self.noise, "link": self.link})
+        return explain_loss(input, target, self.sigma, self.link, self._core(), self.options, call)
+
+    def _core(self) -> Core:
+        return Core(
+            self.margin if self.training else None,
+            self.noise,
+            self.method,
+            self.backend,
+            self.nodes,
+            self.samples,
+            self.generator,
+        )
+
+    def _store(self, name: str, value: Tensor) -> None:
+        """Keep a tensor as it is: learned, or a buffer."""
+        if isinstance(value, torch.nn.Parameter):
+            setattr(self, name, value)
+        else:
+            self.register_buffer(name, value)
+
+
+exact_loss = function_of(ExactLoss)
+
+
+def explain(
+    logits: Tensor, target: Tensor | None = None, sigma: float | Tensor = 1.0, **arguments: Any
+) -> Choice:
+    """Which way a call is computed, and why: print what it returns.
+
+    Parameters
+    ----------
+    logits : Tensor, shape (N, C)
+    target : Tensor, optional
+        With it, the way of `exact_loss` is told, otherwise that of `log_expected_accuracy`.
+    sigma : float or Tensor
+    **arguments
+        Those of `exact_loss`, or of `log_expected_accuracy`.
+
+    Returns
+    -------
+    Choice
+        The `way`, its `backend`, and what kept faster ways from being taken: `passed_over`.
+
+    Examples
+    --------
+    >>> import torch, hitrate
+    >>> logits, target = torch.randn(64, 10), torch.randint(10, (64,))
+    >>> print(hitrate.explain(logits))
+    gridded (torch): rivals spread on a grid
+      not closed_form: normal noise has none
+      not kernel: the logits are on cpu
+    >>> hitrate.explain(logits, target, noise="gumbel").way
+    'closed_form'
+    """
+    if target is None:
+        core = gathered(Core, arguments, "explain()")
+        return explain_target(logits, sigma, core)
+    call, sigma, link, core, options, rest = _gathered("explain", (sigma,), arguments)
+    rest.pop("normalize", None)
+    rest.pop("process_group", None)
+    _refuse(rest, "explain()")
+    return explain_loss(logits, target, sigma, link, core, options, call)
+
+
+def _gathered(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Call, float | Tensor, Link, Core, Options, dict[str, Any]]:
+    """Sort the arguments of `exact_loss`; last come those that are left."""
+    rest = dict(kwargs)
+    if len(args) > 1:
+        raise TypeError(
+            f"{name}() takes 1 to 3 positional arguments but {2 + len(args)} were given"
+        )
+    sigma = args[0] if args else rest.pop("sigma", 1.0)
+    core = Core(**{key: rest.pop(key) for key in Core._fields if key in rest})
+    options = Options(**{key: rest.pop(key) for key in Options._fields if key in rest})
+    given = rest.pop("link", "error")
+    shown = given if isinstance(given, str) else type(given).__name__
+    call = Call(name, {"noise": core.noise, "link": shown})
+    return call, sigma, link_named(given, call), core, options, rest
+
+
+def _refuse(rest: dict[str, Any], call: str) -> None:
+    """Complain about arguments that nobody took."""
+    for name in rest:
+        raise TypeError(f"{call} got an unexpected keyword argument {name!r}")

@@ -1,84 +1,234 @@
-"""The family: a noise, a link, and cross entropy's manners. Named losses are points of it."""
+"""A link of log p with cross entropy's options: the function, and the Module that others are.
+
+A named loss is a noise and a link made of its parameters; see `hitrate.losses.named`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
 
-from hitrate.links import Link, link_named
-from hitrate.losses.fused import fused_loss, may_fuse
+from hitrate.links import Link
+from hitrate.losses import fused
+from hitrate.losses.base import ClassificationLoss, function_name, split_options
 from hitrate.losses.normalization import normalize_logits
-from hitrate.losses.reduction import Batch, Options, each_class_as_target
-from hitrate.probability import log_class_probabilities
+from hitrate.losses.reduction import Batch, LossOptions, Options, each_class_as_target
+from hitrate.probability import class_probabilities, log_class_probabilities
 from hitrate.probability.accuracy import log_p_of_target
-from hitrate.probability.arguments import Core
+from hitrate.probability.arguments import Core, noise_named
+from hitrate.probability.dispatch import Choice, Request, choose
+from hitrate.probability.noises import GUMBEL
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 
-def family_loss(
-    call: str,
+class Call(NamedTuple):
+    """What complaints begin with, made into words only when there is one."""
+
+    name: str
+    arguments: Any
+
+    def __str__(self) -> str:
+        if isinstance(self.arguments, Link):
+            shown = repr(self.arguments)
+            return f"{self.name}{shown[shown.index('(') :]}"
+        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.arguments.items())})"
+
+
+class Normalization(NamedTuple):
+    """Whether logits are standardised over the batch first, and with which processes."""
+
+    is_on: bool = False
+    process_group: ProcessGroup | None = None
+
+
+def link_loss(
     logits: Tensor,
     target: Tensor,
-    sigma: float | Tensor = 1.0,
-    *,
-    noise: str,
-    link: str | Link,
+    sigma: float | Tensor,
+    link: Link,
+    core: Core,
     options: Options,
-    margin: float | None = None,
-    normalize: bool = False,
-    method: str = "auto",
-    backend: str = "auto",
-    nodes: int | None = None,
-    samples: int = 16,
-    generator: torch.Generator | None = None,
-    process_group: ProcessGroup | None = None,
+    call: object,
+    normalization: Normalization | None = None,
 ) -> Tensor:
-    """A link of log p; the arguments are those of `exact_loss`, `call` is what complaints show."""
-    kind = link_named(link, call)
-    fused = may_fuse(logits, noise, method, backend, nodes)
-    if fused and logits.dim() == 2 and not normalize:
-        loss = fused_loss(logits, target, sigma, kind, options, margin, noise, call)
-        if loss is not None:
-            return loss
-        fused = False
-    batch = Batch.of(logits, target, options, call)
-    scale = batch.rows_of(sigma, "sigma")
-    if normalize:
-        batch = replace(batch, logits=normalize_logits(batch.logits, batch.ignored, process_group))
-    if fused and not batch.is_soft:
-        loss = fused_loss(
-            batch.logits, target.reshape(-1), scale, kind, options, margin, noise, call
-        )
-        if loss is not None:
-            return loss.reshape(batch.layout) if options.reduction == "none" else loss
-    core = Core(margin, noise, method, backend, nodes, samples, generator)
-    return step_by_step(batch, scale, kind, core)
+    """A link of log p; the arguments are those of `exact_loss`, gathered."""
+    batch, rows = None, logits
+    normalized = normalization is not None and normalization.is_on
+    if normalized or not isinstance(logits, Tensor) or logits.dim() != 2:
+        batch = Batch.of(logits, target, options, call)
+        sigma = batch.rows_of(sigma, "sigma")
+        if normalization is not None and normalized:
+            found = normalize_logits(batch.logits, batch.ignored, normalization.process_group)
+            batch = dataclasses.replace(batch, logits=found)
+        rows = batch.logits
+    choice = _choice(rows, target, sigma, link, core, options, call)
+    if choice.way == "fused":
+        labels = target if batch is None else target.reshape(-1)
+        loss = fused.fused_loss(rows, labels, sigma, link, core, options, call)
+        per_row = batch is not None and options.reduction == "none"
+        return loss.reshape(batch.layout) if batch is not None and per_row else loss
+    if batch is None:
+        batch = Batch.of(logits, target, options, call)
+        sigma = batch.rows_of(sigma, "sigma")
+    return step_by_step(batch, sigma, link, core, choice)
 
 
-def step_by_step(batch: Batch, scale: float | Tensor, link: Link, core: Core) -> Tensor:
-    """log p, its link, and cross entropy's manners, one after the other."""
+def explain_loss(
+    logits: Tensor,
+    target: Tensor,
+    sigma: float | Tensor,
+    link: Link,
+    core: Core,
+    options: Options,
+    call: object,
+) -> Choice:
+    """The way that `link_loss` takes, without taking it."""
+    if logits.dim() != 2:
+        batch = Batch.of(logits, target, options, call)
+        return _choice(batch.logits, target, sigma, link, core, options, call)
+    return _choice(logits, target, sigma, link, core, options, call)
 
-    def log_p(rows: Tensor, y: Tensor, scale: float | Tensor = scale) -> Tensor:
-        return log_p_of_target(rows, y, scale, core)
+
+def step_by_step(
+    batch: Batch, sigma: float | Tensor, link: Link, core: Core, choice: Choice
+) -> Tensor:
+    """log p, its link, and cross entropy's options, one after the other."""
+
+    def log_p(rows: Tensor, y: Tensor, sigma: float | Tensor = sigma) -> Tensor:
+        return log_p_of_target(rows, y, sigma, core)
 
     def log_p_of_classes(rows: Tensor) -> Tensor:
-        per_class = isinstance(scale, Tensor) and scale.dim() == 2
-        by_default = core.method == "auto" and core.nodes is None
-        by_default = by_default and core.backend in ("auto", "torch")
-        if core.margin is None and by_default and not per_class:
-            return log_class_probabilities(rows, scale, noise=core.noise)
-        spread = scale
-        if isinstance(scale, Tensor) and scale.dim() and scale.shape[0] == rows.shape[0]:
-            spread = scale.repeat_interleave(rows.shape[1], 0)
-        return each_class_as_target(lambda copies, y: log_p(copies, y, spread))(rows)
+        if choice.way != "each_class":
+            return log_class_probabilities(rows, sigma, noise=core.noise)
+        each = sigma
+        if isinstance(sigma, Tensor) and sigma.dim() and sigma.shape[0] == rows.shape[0]:
+            each = sigma.repeat_interleave(rows.shape[1], 0)
+        return each_class_as_target(lambda copies, y: log_p(copies, y, each))(rows)
 
     if link.of_batch:
         return batch.loss(log_p, log_p_of_classes, link.pool)
     return batch.loss(
         lambda rows, y: link(log_p(rows, y)), lambda rows: link(log_p_of_classes(rows))
     )
+
+
+def _choice(
+    rows: Tensor,
+    target: Tensor,
+    sigma: float | Tensor,
+    link: Link,
+    core: Core,
+    options: Options,
+    call: object,
+) -> Choice:
+    """The way to go, for logits as rows (R, C)."""
+    may_fuse = rows.is_cuda or core.backend == "triton"
+    request = Request.of(
+        noise_named(core.noise, call),
+        rows,
+        sigma,
+        margin=core.margin,
+        nodes=core.nodes,
+        method=core.method,
+        backend=core.backend,
+        all_classes=options.is_smoothed or _is_soft(target),
+        not_fused=fused.why_not(rows, target, sigma, link, core, options) if may_fuse else "",
+    )
+    return choose(request, call)
+
+
+def _is_soft(target: Any) -> bool:
+    return isinstance(target, Tensor) and target.is_floating_point()
+
+
+class LinkLoss(ClassificationLoss):
+    """A noise and a link as a Module; the parameters of the link are its attributes.
+
+    A subclass says how its link is made (`make_link`), and names its arguments.
+    """
+
+    # Parameters -> the link.
+    make_link: ClassVar[Callable[..., Link]]
+    noise: Any = "gumbel"
+
+    def __init__(self, link: Link, **options: Unpack[LossOptions]) -> None:
+        super().__init__(**options)
+        self.link = link
+
+    @classmethod
+    def compute(cls, logits: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """The loss of logits, from the parameters of the link and cross entropy's options."""
+        link, options = split_options(cls.make_link, args, kwargs)
+        call = Call(function_name(cls), link)
+        return link_loss(logits, target, 1.0, link, Core(noise=cls.noise), options, call)
+
+    @property
+    def link(self) -> Link:
+        """The link, with its parameters as they stand now."""
+        moving = {
+            name: value
+            for name in self._link_numbers
+            if (value := self._buffers.get(name)) is not None
+        }
+        return dataclasses.replace(self._link, **moving) if moving else self._link
+
+    @link.setter
+    def link(self, link: Link) -> None:
+        names = tuple(field.name for field in dataclasses.fields(link))
+        for name in getattr(self, "_link_numbers", ()):
+            self._buffers.pop(name, None)
+        self._link, self._link_numbers = link, names
+        for name in names:
+            value = getattr(link, name)
+            if isinstance(value, Tensor) and value.dim() == 0:
+                self.register_buffer(name, value.detach().clone())
+
+    def numbers(self) -> tuple[str, ...]:
+        """Names of the numbers that may move, the link's among them."""
+        return (*super().numbers(), *self._link_numbers)
+
+    def check_number(self, name: str, value: float) -> None:
+        """Complain about a value that a number cannot have; the link knows its own."""
+        if name in self._link_numbers:
+            dataclasses.replace(self._link.fixed(), **{name: value})
+        else:
+            super().check_number(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached for what is neither an attribute nor a buffer: a parameter of the link.
+        there = self.__dict__
+        if name in there.get("_link_numbers", ()) and there["_buffers"].get(name) is None:
+            return getattr(there["_link"], name)
+        return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__.get("_link_numbers", ()) and self._buffers.get(name) is None:
+            self.link = dataclasses.replace(self._link, **{name: value})
+        else:
+            super().__setattr__(name, value)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Loss of logits `input`."""
+        link = self.link
+        call = Call(function_name(type(self)), link)
+        return link_loss(input, target, 1.0, link, Core(noise=self.noise), self.options, call)
+
+    def probabilities(self, input: Tensor) -> Tensor:
+        """Probability of each class under the loss's own noise, shaped like the logits `input`."""
+        return probabilities_of(input, 1.0, self.noise)
+
+
+def probabilities_of(input: Tensor, sigma: float | Tensor, noise: Any) -> Tensor:
+    """`class_probabilities` of logits (C,), (N, C) or (N, C, d1, ...)."""
+    axis = min(1, input.dim() - 1)
+    rows = input.movedim(axis, -1)
+    if noise_named(noise, "probabilities") == GUMBEL and not isinstance(sigma, Tensor):
+        return torch.softmax(input.float() / sigma, axis)
+    found = class_probabilities(rows.reshape(-1, rows.shape[-1]), sigma, noise=noise)
+    return found.reshape(rows.shape).movedim(-1, axis)

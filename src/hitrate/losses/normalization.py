@@ -13,6 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+__all__ = ["normalize_logits"]
+
 # As in batch normalisation: keeps the slope finite where all logits are equal.
 EPSILON = 1e-5
 

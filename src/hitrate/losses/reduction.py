@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
@@ -32,7 +32,21 @@ class Options(NamedTuple):
     weight: Tensor | None = None
     ignore_index: int = -100
     reduction: str = "mean"
-    label_smoothing: float = 0.0
+    label_smoothing: float | Tensor = 0.0
+
+    @property
+    def is_smoothed(self) -> bool:
+        """Whether targets are smoothed; a smoothing that moves may pass through 0."""
+        return isinstance(self.label_smoothing, Tensor) or self.label_smoothing > 0
+
+
+class LossOptions(TypedDict, total=False):
+    """The same as keywords."""
+
+    weight: Tensor | None
+    ignore_index: int
+    reduction: str
+    label_smoothing: float | Tensor
 
 
 @dataclass(frozen=True)
@@ -44,10 +58,10 @@ class Batch:
     ignored: Tensor | None  # (R,), where the target is an index
     layout: torch.Size  # of a loss with one value per row
     options: Options
-    call: str
+    call: object  # what complaints begin with
 
     @staticmethod
-    def of(logits: Tensor, target: Tensor, options: Options, call: str) -> Batch:
+    def of(logits: Tensor, target: Tensor, options: Options, call: object) -> Batch:
         """Check the arguments of a loss and lay them out as rows."""
         _check_options(options, call)
         scores = arguments.scores_of(logits, call)
@@ -61,6 +75,8 @@ class Batch:
         layout = scores.shape[:axis] + scores.shape[axis + 1 :]
         rows = scores if scores.dim() == 2 else scores.movedim(axis, -1).reshape(-1, classes)
         weight = options.weight
+        if weight is not None and not isinstance(weight, Tensor):
+            raise TypeError(f"{call}: weight must be a tensor, got {type(weight).__name__}")
         if weight is not None and weight.shape != (classes,):
             raise ValueError(
                 f"{call}: weight must have one value for each of the {classes} classes, "
@@ -71,6 +87,7 @@ class Batch:
         if target.shape == logits.shape and target.is_floating_point():
             if options.ignore_index >= 0:
                 raise ValueError(f"{call}: ignore_index has no meaning for probability targets")
+            arguments.check_probabilities(target, call)
             soft = target.movedim(axis, -1).reshape(-1, classes).to(rows.dtype)
             return Batch(rows, soft, None, layout, options, call)
         if target.shape != layout or target.dtype not in arguments.INDEX_DTYPES:
@@ -118,7 +135,7 @@ class Batch:
             weight = weight.to(self.logits)
         coefficient: Tensor | None
         with full_precision(self.logits):
-            if self.is_soft or smoothing > 0:
+            if self.is_soft or self.options.is_smoothed:
                 terms = of_classes(self.logits)
                 q = self._probabilities(terms, smoothing)
                 coefficient = q if weight is None else q * weight
@@ -127,14 +144,16 @@ class Batch:
                 coefficient = None if weight is None else weight[self.target]
             return self._reduce(terms, coefficient, weight, pool)
 
-    def _probabilities(self, terms: Tensor, smoothing: float) -> Tensor:
+    def _probabilities(self, terms: Tensor, smoothing: float | Tensor) -> Tensor:
         """Target probabilities (R, C), smoothed."""
         classes = terms.shape[1]
         if self.is_soft:
             q = self.target
         else:
             q = torch.zeros_like(terms).scatter(1, self.target[:, None], 1.0)
-        return q if smoothing == 0 else q * (1 - smoothing) + smoothing / classes
+        if not self.options.is_smoothed:
+            return q
+        return q * (1 - smoothing) + smoothing / classes
 
     def _total(self, weight: Tensor | None) -> Tensor | int:
         """What the mean divides by."""
@@ -144,7 +163,7 @@ class Batch:
             total = (~self.ignored).sum()
         else:
             total = weight[self.target].masked_fill(self.ignored, 0.0).sum()
-        if self.options.label_smoothing == 0:
+        if not self.options.is_smoothed:
             return total
         # Smoothing leaves something even where no target has weight; cross entropy says NaN.
         return torch.where(total == 0, torch.nan, total)
@@ -193,12 +212,11 @@ def each_class_as_target(of_target: OfTarget) -> OfClasses:
     return of_classes
 
 
-def _check_options(options: Options, call: str) -> None:
+def _check_options(options: Options, call: object) -> None:
     """Complain about options that no layout could save."""
     if options.reduction not in REDUCTIONS:
         names = ", ".join(map(repr, REDUCTIONS))
         raise ValueError(f"{call}: reduction={options.reduction!r} is not one of {names}")
-    if not 0.0 <= options.label_smoothing <= 1.0:
-        raise ValueError(
-            f"{call}: label_smoothing must lie between 0 and 1, got {options.label_smoothing}"
-        )
+    smoothing = options.label_smoothing
+    if not isinstance(smoothing, Tensor) and not 0.0 <= smoothing <= 1.0:
+        raise ValueError(f"{call}: label_smoothing must lie between 0 and 1, got {smoothing}")

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
-from hitrate.optim.norms import is_dtensor, local_values, total_norm
+from hitrate.optim.norms import local_values, total_norm
+from hitrate.probability.sharded import is_sharded
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
 Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
@@ -256,7 +257,7 @@ def _alike(group: dict[str, Any]) -> Iterator[tuple[bool, list[Any]]]:
     for param, name in zip(group["params"], names, strict=True):
         if param.grad is not None:
             is_weight = param.dim() > 1 if name is None else "weight" in name
-            mesh = param.device_mesh if is_dtensor(param) else None
+            mesh = param.device_mesh if is_sharded(param) else None
             alike[is_weight, param.device, param.grad.is_sparse, mesh].append(param)
     for (is_weight, *_), params in alike.items():
         yield is_weight, params

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
 
+# Where the mean is kept in a parameter group.
+KEY = "mean_gradient_norm"
+
+
 class GradientNormalizer:
     r"""Divides all gradients by a running mean of their norm, just before each optimizer step.
 
@@ -35,6 +39,10 @@ class GradientNormalizer:
     unscaled and clipped by then. A step that `torch.amp.GradScaler` skips, or whose norm is not
     finite, changes neither the mean nor the gradients. All parameter groups share one norm. In a
     step with a closure the division follows each call of the closure.
+
+    The mean is kept in the optimizer's first parameter group, so it is in the optimizer's own
+    `state_dict`: whoever saves and restores that one has the mean as well. An optimizer inside the
+    wrapper of a host (accelerate, fastai, ...) is found by the wrapper's `optimizer` or `opt`.
 
     An optimizer has one normalizer at most: a second one on the same optimizer, or on an `ASAM` and
     its base, takes the place of the first, with a mean of its own. A copied or unpickled normalizer
@@ -82,23 +90,42 @@ class GradientNormalizer:
             raise ValueError(
                 f"GradientNormalizer(momentum={momentum!r}): momentum must be at least 0, below 1"
             )
-        self.optimizer = optimizer.base if isinstance(optimizer, ASAM) else optimizer
+        self.optimizer = unwrapped(optimizer)
         self.momentum = momentum
         self.process_group = process_group
-        # Zero until the first gradient that is not.
-        self._mean: Tensor | None = None
         self._hook: RemovableHandle | None = None
+        # The mean of one that was removed, and no longer is in the optimizer.
+        self._last: Tensor | None = None
         self._hang()
+        # Zero until the first gradient that is not.
+        self._mean = torch.zeros(())
 
     @property
     def mean_norm(self) -> Tensor:
         """The running mean, shape (); 0 before the first gradient."""
-        return torch.zeros(()) if self._mean is None else self._mean.clone()
+        return self._mean.clone()
+
+    @property
+    def _mean(self) -> Tensor:
+        if self._last is not None:
+            return self._last
+        # A state from before this normalizer has none.
+        mean = self.optimizer.param_groups[0].get(KEY, 0.0)
+        return mean if isinstance(mean, Tensor) else torch.tensor(float(mean))
+
+    @_mean.setter
+    def _mean(self, mean: Tensor) -> None:
+        if self._last is None:
+            self.optimizer.param_groups[0][KEY] = mean
+        else:
+            self._last = mean
 
     def remove(self) -> None:
         """Leave the optimizer's gradients alone from now on."""
         if self._hook is not None:
             self._hook.remove()
+            self._last = self._mean
+            self.optimizer.param_groups[0].pop(KEY, None)
         self._hook = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -166,14 +193,33 @@ class GradientNormalizer:
             usable &= found_inf.to(norm.device) == 0
 
         # Updated in place, so that a captured step goes on from its own last value.
-        self._mean = torch.zeros_like(norm) if self._mean is None else self._mean.to(norm)
-        blend = self.momentum * self._mean + (1 - self.momentum) * norm
-        blend = torch.where(self._mean > 0, blend, norm)
-        self._mean.copy_(torch.where(usable, blend, self._mean))
+        self._mean = mean = self._mean.to(norm)
+        blend = self.momentum * mean + (1 - self.momentum) * norm
+        blend = torch.where(mean > 0, blend, norm)
+        mean.copy_(torch.where(usable, blend, mean))
         # Squares of shorter gradients underflow: their norm is 0, and a mean that falls towards it
         # would make them longer and longer.
-        divisor = self._mean.clamp(min=shortest(norm.dtype))
-        divide(grads, torch.where(usable & (self._mean > 0), divisor, 1.0))
+        divisor = mean.clamp(min=shortest(norm.dtype))
+        divide(grads, torch.where(usable & (mean > 0), divisor, 1.0))
+
+
+def unwrapped(optimizer: Any) -> Optimizer:
+    """The optimizer whose step counts: inside an `ASAM`, or inside a host's wrapper."""
+    given = optimizer
+    for _ in range(8):
+        if isinstance(optimizer, ASAM):
+            return optimizer.base
+        if isinstance(optimizer, Optimizer) and hasattr(optimizer, "_optimizer_step_pre_hooks"):
+            return optimizer
+        inner = getattr(optimizer, "optimizer", None) or getattr(optimizer, "opt", None)
+        if inner is None or inner is optimizer:
+            break
+        optimizer = inner
+    kinds = dict.fromkeys(type(each).__qualname__ for each in (given, optimizer))
+    raise TypeError(
+        f"GradientNormalizer: {' with a '.join(kinds)} is no torch.optim.Optimizer, and has none "
+        "as its attribute optimizer or opt"
+    )
 
 
 def shortest(dtype: torch.dtype) -> float:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+from hitrate.probability.sharded import is_sharded
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -46,23 +48,18 @@ def total_norm(grads: Sequence[Tensor], *, process_group: ProcessGroup | None = 
         return torch.zeros(())
     home = grads[0].device
     dtype = reduce(torch.promote_types, (grad.dtype.to_real() for grad in grads), torch.float32)
-    plain = [grad.coalesce() if grad.is_sparse else grad for grad in grads if not is_dtensor(grad)]
+    plain = [grad.coalesce() if grad.is_sparse else grad for grad in grads if not is_sharded(grad)]
     square = _sum_of_squares(plain, dtype, home)
     if process_group is not None:
         torch.distributed.all_reduce(square, group=process_group)
-    for shards in _alike([grad for grad in grads if is_dtensor(grad)]):
+    for shards in _alike([grad for grad in grads if is_sharded(grad)]):
         square = square + _sum_over_shards(shards, dtype, home)
     return square.sqrt()
 
 
-def is_dtensor(tensor: Tensor) -> TypeGuard[DTensor]:
-    """Whether it is a DTensor, found without importing what only a DTensor needs."""
-    return hasattr(tensor, "device_mesh") and hasattr(tensor, "placements")
-
-
 def local_values(grad: Tensor) -> Tensor:
     """The dense tensor with this process's numbers of a gradient, to read or to change."""
-    if is_dtensor(grad):
+    if is_sharded(grad):
         return grad.to_local()
     return grad._values() if grad.is_sparse else grad
 

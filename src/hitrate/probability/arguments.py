@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from numbers import Real
-from typing import Any, NamedTuple, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
@@ -43,7 +43,7 @@ class CoreOptions(TypedDict, total=False):
 Gathered = TypeVar("Gathered", bound=tuple[Any, ...])
 
 
-def gathered(into: type[Gathered], options: Mapping[str, Any], call: str) -> Gathered:
+def gathered(into: type[Gathered], options: Mapping[str, Any], call: object) -> Gathered:
     """Keywords as a NamedTuple; an unknown one is the caller's mistake."""
     unknown = [name for name in options if name not in into._fields]  # type: ignore[attr-defined]
     if unknown:
@@ -51,7 +51,7 @@ def gathered(into: type[Gathered], options: Mapping[str, Any], call: str) -> Gat
     return into(**options)
 
 
-def noise_named(noise: str | Noise, call: str) -> Noise:
+def noise_named(noise: str | Noise, call: object) -> Noise:
     """The noise of that name, or the noise itself."""
     if isinstance(noise, Noise):
         return noise
@@ -61,7 +61,7 @@ def noise_named(noise: str | Noise, call: str) -> Noise:
     return NOISES[noise]
 
 
-def scores_of(logits: Tensor, call: str) -> Tensor:
+def scores_of(logits: Tensor, call: object) -> Tensor:
     """Logits of any shape as float32 or float64."""
     if not isinstance(logits, Tensor) or not logits.is_floating_point():
         kind = logits.dtype if isinstance(logits, Tensor) else type(logits).__name__
@@ -69,7 +69,7 @@ def scores_of(logits: Tensor, call: str) -> Tensor:
     return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
 
 
-def logits_of(logits: Tensor, call: str) -> Tensor:
+def logits_of(logits: Tensor, call: object) -> Tensor:
     """Logits as float32 or float64, checked to be (N, C) with C > 1."""
     scores = scores_of(logits, call)
     if logits.dim() != 2:
@@ -79,7 +79,7 @@ def logits_of(logits: Tensor, call: str) -> Tensor:
     return scores
 
 
-def target_of(target: Tensor, logits: Tensor, call: str) -> Tensor:
+def target_of(target: Tensor, logits: Tensor, call: object) -> Tensor:
     """Class indices as int64, checked to be (N,) and, where that costs nothing, in range."""
     if not isinstance(target, Tensor) or target.dtype not in INDEX_DTYPES:
         kind = target.dtype if isinstance(target, Tensor) else type(target).__name__
@@ -94,14 +94,24 @@ def target_of(target: Tensor, logits: Tensor, call: str) -> Tensor:
     return target.long()
 
 
-def check_range(target: Tensor, classes: int, call: str) -> None:
+def check_range(target: Tensor, classes: int, call: object) -> None:
     """Complain about the first class index out of range, where looking is free."""
     wrong = _first(target, lambda y: (y < 0) | (y >= classes))
     if wrong is not None:
         raise ValueError(f"{call}: target {int(wrong)} is out of range for {classes} classes")
 
 
-def sigma_of(sigma: float | Tensor, logits: Tensor, call: str) -> Tensor:
+def check_probabilities(target: Tensor, call: object) -> None:
+    """Complain about the first probability below zero, where looking is free."""
+    wrong = _first(target, lambda q: q < 0)
+    if wrong is not None:
+        raise ValueError(
+            f"{call}: target probabilities must not be negative, got {wrong:g}; the logits come "
+            "first, the target second"
+        )
+
+
+def sigma_of(sigma: float | Tensor, logits: Tensor, call: object) -> Tensor:
     """Sigma as (N, 1), one per row, or (N, C), one per class, checked to be positive."""
     rows, classes = logits.shape
     if not isinstance(sigma, Tensor):
@@ -129,12 +139,12 @@ def sigma_of(sigma: float | Tensor, logits: Tensor, call: str) -> Tensor:
     return column.to(logits.dtype)
 
 
-def margin_of(margin: float | Tensor | None, call: str) -> float | Tensor | None:
+def margin_of(margin: float | Tensor | None, call: object) -> float | Tensor | None:
     """The margin as a number that is not negative, a tensor of one that moves, or None."""
     if margin is None:
         return None
     if isinstance(margin, Tensor):
-        if margin.numel() != 1 or margin.requires_grad:
+        if not is_moving(margin):
             shape = tuple(margin.shape)
             raise ValueError(f"{call}: margin must be one number, without gradient, got {shape}")
         return margin.reshape(())
@@ -143,12 +153,17 @@ def margin_of(margin: float | Tensor | None, call: str) -> float | Tensor | None
     return float(margin)
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether it is a number, of Python or numpy, and no truth value."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def count_of(value: int, name: str, smallest: int, call: str) -> int:
+def is_moving(value: object) -> bool:
+    """Whether it is a number that a schedule moves: a tensor of one, without gradient."""
+    return isinstance(value, Tensor) and value.numel() == 1 and not value.requires_grad
+
+
+def count_of(value: int, name: str, smallest: int, call: object) -> int:
     """A whole number of nodes or samples."""
     if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
         raise ValueError(f"{call}: {name} must be a whole number >= {smallest}, got {value!r}")

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hitrate.probability.execution import is_eager_cpu
-from hitrate.probability.margins import Margins, double
+from hitrate.probability.execution import double, is_eager_cpu
+from hitrate.probability.margins import Margins
 from hitrate.probability.methods.general_quadrature import hessian_product
 from hitrate.probability.noises import Noise
 

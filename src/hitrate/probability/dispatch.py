@@ -101,7 +101,7 @@ class Choice(NamedTuple):
         return "\n".join(lines)
 
 
-def choose(request: Request, call: str) -> Choice:
+def choose(request: Request, call: object) -> Choice:
     """The way to go; a ValueError, which begins with the call, if there is none."""
     # A compiler traces the search itself: its result is a constant of the graph.
     found = _choose(request) if request.compiling else _choose_once(request)

@@ -27,6 +27,11 @@ def full_precision(a: Tensor) -> AbstractContextManager[None]:
     return torch.autocast(a.device.type, enabled=False)
 
 
+def double(a: Tensor) -> Tensor:
+    """In float64, where the device has it."""
+    return a if a.device.type == "mps" else a.double()
+
+
 def block_size() -> int:
     """Elements of one buffer: as many as keep every thread busy and stay in the cache."""
     return BLOCK * torch.get_num_threads()

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hitrate.probability.execution import double
+
 # Scaled margin that stands in the target's own column: a rival that always loses.
 ABSENT = 1e4
 # Real rivals are clipped here, where they always lose too, so that ABSENT marks the target alone.
@@ -23,11 +25,6 @@ LOWEST = -1e15
 # The same two for any noise and any sigma, in float64.
 ABSENT_ANYWHERE = 1e30
 FARTHEST_ANYWHERE = 1e15
-
-
-def double(a: Tensor) -> Tensor:
-    """In float64, where the device has it."""
-    return a if a.device.type == "mps" else a.double()
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,11 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _written(annotation: Any) -> Any:
+    """A type as it is written in the source."""
+    return getattr(annotation, "__forward_arg__", annotation)
+
+
 def spelled_out(*lists: Any) -> Callable[[F], F]:
     """A decorator: show the fields of NamedTuples in the place of ``**options``.
 
@@ -24,7 +29,7 @@ def spelled_out(*lists: Any) -> Callable[[F], F]:
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=fields._field_defaults[name],
-                annotation=fields.__annotations__[name],
+                annotation=_written(fields.__annotations__[name]),
             )
             for fields in lists
             for name in fields._fields

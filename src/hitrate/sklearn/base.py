@@ -12,13 +12,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from hitrate.sklearn.calibration import Calibration
 from hitrate.sklearn.objective import top
 from hitrate.sklearn.parameters import class_weights
-from hitrate.sklearn.standardized import Table
+from hitrate.sklearn.standardized import Standardized
 
 Array = NDArray[Any]
 DTYPES = [np.float64, np.float32]
 
 
-class Predictions:
+class AccuracyEstimator:
     """Classes and probabilities from `_scores`, (N, D) of all classes but the first."""
 
     classes_: Array
@@ -30,7 +30,7 @@ class Predictions:
         tags.input_tags.sparse = True
         return tags
 
-    def _table(self, X: Any, y: Any, sample_weight: Any | None, call: str) -> Table:
+    def _table(self, X: Any, y: Any, sample_weight: Any | None, call: str) -> Standardized:
         """Checked rows, targets and weights to fit, without rows of weight 0; sets `classes_`."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
         check_classification_targets(y)
@@ -42,7 +42,7 @@ class Predictions:
             X, target, weight = X[counted], target[counted], weight[counted]
         if len(np.unique(target)) < 2:
             raise ValueError(f"{call}: needs rows of two classes or more, got one class")
-        return Table(X, target.astype(np.int64), weight, len(self.classes_))
+        return Standardized(X, target.astype(np.int64), weight, len(self.classes_))
 
     def _checked(self, X: Any) -> Any:
         """Rows to predict, of a fitted estimator."""

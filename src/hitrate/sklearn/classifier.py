@@ -13,13 +13,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from hitrate.sklearn.base import Predictions
+from hitrate.sklearn.base import AccuracyEstimator
 from hitrate.sklearn.calibration import calibrate
 from hitrate.sklearn.linear_fit import COARSE, Settings, Solution, solve
 from hitrate.sklearn.objective import top
 from hitrate.sklearn.parameters import Parameters
 from hitrate.sklearn.sgd import train
-from hitrate.sklearn.standardized import Table
+from hitrate.sklearn.standardized import Standardized
 from hitrate.sklearn.tuning import Choice, choose, held_out_rows
 from hitrate.sklearn.zero_one_search import polish
 
@@ -28,7 +28,7 @@ Array = NDArray[Any]
 BLOCK = 65_536
 
 
-class AccuracyClassifier(Predictions, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class AccuracyClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""A linear classifier trained for accuracy.
 
     The score of the first class is 0, those of the others are linear in the features, and
@@ -218,7 +218,7 @@ class AccuracyClassifier(Predictions, ClassifierMixin, BaseEstimator):  # type: 
             scores[start : start + BLOCK] = X[start : start + BLOCK] @ coef.T + intercept
         return scores
 
-    def _last_theta(self, table: Table, classes: Array | None) -> Array | None:
+    def _last_theta(self, table: Standardized, classes: Array | None) -> Array | None:
         """The weights of the last fit, if they fit this one's features and classes."""
         if classes is None or not np.array_equal(classes, self.classes_):
             return None
@@ -231,7 +231,7 @@ class AccuracyClassifier(Predictions, ClassifierMixin, BaseEstimator):  # type: 
 
     def _solved(
         self,
-        table: Table,
+        table: Standardized,
         theta: Array | None,
         parameters: Parameters,
         random: np.random.Generator,
@@ -249,7 +249,7 @@ class AccuracyClassifier(Predictions, ClassifierMixin, BaseEstimator):  # type: 
         return self._fitted(table, theta, settings, random, choice.near), settings
 
     def _piloted(
-        self, table: Table, candidates: list[Settings], random: np.random.Generator
+        self, table: Standardized, candidates: list[Settings], random: np.random.Generator
     ) -> Choice:
         """The most accurate candidate on held-out rows, fitted to the others."""
         some = np.arange(table.rows)
@@ -270,7 +270,7 @@ class AccuracyClassifier(Predictions, ClassifierMixin, BaseEstimator):  # type: 
 
     def _fitted(
         self,
-        table: Table,
+        table: Standardized,
         theta: Array | None,
         settings: Settings,
         random: np.random.Generator,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hitrate.sklearn.homotopy import convex_start, path, spread
 from hitrate.sklearn.objective import Objective
 from hitrate.sklearn.row_losses import ExactError, RowLoss, row_loss
-from hitrate.sklearn.standardized import Table
+from hitrate.sklearn.standardized import Standardized
 from hitrate.sklearn.zero_one_search import polish
 
 Array = NDArray[Any]
@@ -77,7 +77,7 @@ def sigmas(first: float, last: float, fall: float) -> list[float]:
 
 
 def solve(
-    table: Table,
+    table: Standardized,
     settings: Settings,
     random: np.random.Generator,
     theta: Array | None = None,
@@ -87,7 +87,7 @@ def solve(
 
     Parameters
     ----------
-    table : Table
+    table : Standardized
     settings : Settings
     random : Generator
         Of the rows of coarse stages and the lines of the polish.
@@ -159,7 +159,7 @@ def _accuracies(objective: Objective, theta: Array, sigma: float) -> dict[str, f
 
 
 def _polished(
-    table: Table,
+    table: Standardized,
     settings: Settings,
     solution: Solution,
     random: np.random.Generator,

@@ -15,20 +15,26 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from hitrate.losses import LOSSES
-from hitrate.recipes import RECIPES
-from hitrate.sklearn.base import Predictions
+from hitrate.recipes import RECIPES, current_name
+from hitrate.sklearn.base import AccuracyEstimator
 from hitrate.sklearn.calibration import calibrate
-from hitrate.sklearn.mlp_training import Network, Plan, Training, random_network, train_network
-from hitrate.sklearn.standardized import Table
+from hitrate.sklearn.mlp_training import (
+    Network,
+    Training,
+    TrainingOptions,
+    random_network,
+    train_network,
+)
+from hitrate.sklearn.standardized import Standardized
 from hitrate.sklearn.tuning import held_out_rows
-from hitrate.sklearn.validation import Given
+from hitrate.sklearn.validation import Validation
 
 Array = NDArray[Any]
 
 BLOCK = 65_536
 
 
-class AccuracyMLPClassifier(Predictions, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class AccuracyMLPClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""A network with one hidden layer, trained for accuracy.
 
     .. math::
@@ -113,7 +119,7 @@ class AccuracyMLPClassifier(Predictions, ClassifierMixin, BaseEstimator):  # typ
 
     def __init__(
         self,
-        loss: str = "mixed-gradual",
+        loss: str = "mixed_gradual",
         *,
         loss_params: Mapping[str, Any] | None = None,
         hidden_size: int | str = 128,
@@ -195,7 +201,9 @@ class AccuracyMLPClassifier(Predictions, ClassifierMixin, BaseEstimator):  # typ
             scores[start : start + BLOCK] = active @ (v[:, 1:] - v[:, :1]) + (c[1:] - c[0])
         return scores
 
-    def _start(self, table: Table, classes: Array | None, random: np.random.Generator) -> Network:
+    def _start(
+        self, table: Standardized, classes: Array | None, random: np.random.Generator
+    ) -> Network:
         """The last fit's weights if they are wanted and fit, else random ones."""
         size = table.features if self.hidden_size == "features" else int(self.hidden_size)
         if self.warm_start and classes is not None and np.array_equal(classes, self.classes_):
@@ -205,7 +213,11 @@ class AccuracyMLPClassifier(Predictions, ClassifierMixin, BaseEstimator):  # typ
         return random_network(table.features, size, table.classes, random)
 
     def _trained(
-        self, table: Table, start: Network, plan: Plan, random: np.random.Generator
+        self,
+        table: Standardized,
+        start: Network,
+        plan: TrainingOptions,
+        random: np.random.Generator,
     ) -> Training:
         """Train, and calibrate on rows that the training had not seen."""
         rows = held_out_rows(table.target, self.validation_fraction, random)
@@ -222,13 +234,13 @@ class AccuracyMLPClassifier(Predictions, ClassifierMixin, BaseEstimator):  # typ
 
 
 @dataclass(frozen=True)
-class NetworkParameters(Given):
+class NetworkParameters(Validation):
     """The parameters of `AccuracyMLPClassifier`, checked."""
 
     def __post_init__(self) -> None:
         given = self.given
         names = [name for name in (*RECIPES, *LOSSES) if name != "max_mahalanobis_center"]
-        if not isinstance(given["loss"], str) or given["loss"] not in names:
+        if not isinstance(given["loss"], str) or current_name(given["loss"]) not in names:
             self.complain("loss", f"is not one of {', '.join(map(repr, names))}")
         if given["loss_params"] is not None and not isinstance(given["loss_params"], Mapping):
             self.complain("loss_params", "must be None or a dict of the loss's arguments")
@@ -248,12 +260,12 @@ class NetworkParameters(Given):
         self.number("learning_rate", above=0.0)
         self.number("validation_fraction", above=0.0, below=1.0)
 
-    def plan(self) -> Plan:
+    def plan(self) -> TrainingOptions:
         """What the training needs to know."""
         given = self.given
-        return Plan(
+        return TrainingOptions(
             call=self.call,
-            loss=given["loss"],
+            loss=current_name(given["loss"]),
             loss_params=dict(given["loss_params"] or {}),
             weight_decay=float(given["weight_decay"]),
             learning_rate=float(given["learning_rate"]),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hitrate.recipes import recipe
-from hitrate.sklearn.standardized import Table
+from hitrate.sklearn.standardized import Standardized
 
 Array = NDArray[Any]
 
@@ -28,7 +28,7 @@ class Network:
     hidden: Array
     output: Array
 
-    def scores(self, table: Table) -> Array:
+    def scores(self, table: Standardized) -> Array:
         """Scores (N, D) of all classes but the first, whose own are subtracted."""
         scores = np.empty((table.rows, self.output.shape[1] - 1))
         weights = self.output[:, 1:] - self.output[:, :1]
@@ -39,7 +39,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingOptions:
     """How to train: the estimator's parameters that the loop needs."""
 
     call: str
@@ -78,10 +78,10 @@ def random_network(
 
 
 def train_network(
-    table: Table,
-    held_out: Table | None,
+    table: Standardized,
+    held_out: Standardized | None,
     start: Network,
-    plan: Plan,
+    plan: TrainingOptions,
     random: np.random.Generator,
 ) -> Training:
     """AdamW with a learning rate that falls along a cosine to zero.
@@ -92,10 +92,10 @@ def train_network(
 
     Parameters
     ----------
-    table : Table
-    held_out : Table, optional
+    table : Standardized
+    held_out : Standardized, optional
     start : Network
-    plan : Plan
+    plan : TrainingOptions
     random : Generator
         Of the order of rows.
     """
@@ -166,7 +166,7 @@ def train_network(
     return result
 
 
-def _rows(table: Table, device: torch.device) -> Callable[[Tensor], Tensor]:
+def _rows(table: Standardized, device: torch.device) -> Callable[[Tensor], Tensor]:
     """Standardised rows by their numbers: from the device, or, if sparse, made dense one by one."""
     if table.sparse:
         return lambda some: torch.from_numpy(table.dense(some.cpu().numpy())).to(device)
@@ -180,7 +180,7 @@ def _logits(x: Tensor, parameters: list[Tensor]) -> Tensor:
     return torch.addmm(c, torch.addmm(b, x, w).relu(), v)
 
 
-def _accuracy(table: Table, parameters: list[Tensor], device: torch.device) -> float:
+def _accuracy(table: Standardized, parameters: list[Tensor], device: torch.device) -> float:
     """Weighted share of rows that are right."""
     rows, hits = _rows(table, device), np.empty(table.rows, bool)
     with torch.no_grad():

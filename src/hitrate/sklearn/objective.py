@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import linalg, optimize
 
 from hitrate.sklearn.row_losses import NODES, RowLoss
-from hitrate.sklearn.standardized import Table
+from hitrate.sklearn.standardized import Standardized
 
 Array = NDArray[Any]
 
@@ -41,10 +41,10 @@ class Objective:
 
     Parameters
     ----------
-    table : Table
+    table : Standardized
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Standardized) -> None:
         self.table = table
         # A block's working arrays should stay in the processor's cache.
         per_row = 16 if table.classes == 2 else table.classes * NODES

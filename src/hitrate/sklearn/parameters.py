@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hitrate.losses import LOSSES
 from hitrate.sklearn.linear_fit import SMALLEST_SIGMA, Settings
 from hitrate.sklearn.tuning import MARGINS, SIGMAS, STRENGTHS, Grid
-from hitrate.sklearn.validation import Given
+from hitrate.sklearn.validation import Validation
 
 Array = NDArray[Any]
 
@@ -25,7 +25,7 @@ STAGE_ITERATIONS = 100
 
 
 @dataclass(frozen=True)
-class Parameters(Given):
+class Parameters(Validation):
     """An estimator's parameters, checked.
 
     Parameters

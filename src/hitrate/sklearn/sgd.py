@@ -12,7 +12,7 @@ from hitrate.recipes import recipe
 from hitrate.schedules import geometric
 from hitrate.sklearn.linear_fit import Settings
 from hitrate.sklearn.objective import top
-from hitrate.sklearn.standardized import Table
+from hitrate.sklearn.standardized import Standardized
 
 Array = NDArray[Any]
 
@@ -23,13 +23,13 @@ LOOKS = 40
 
 
 def train(
-    table: Table,
+    table: Standardized,
     theta: Array | None,
     settings: Settings,
     *,
     batch_size: int,
     learning_rate: float,
-    held_out: Table | None,
+    held_out: Standardized | None,
     patience: int,
     random: np.random.Generator,
 ) -> tuple[Array, int]:
@@ -41,14 +41,14 @@ def train(
 
     Parameters
     ----------
-    table : Table
+    table : Standardized
     theta : array, shape (F + 1, D), optional
         Where to start.
     settings : Settings
         `max_iter` is the number of steps, `l2` the weight decay.
     batch_size, learning_rate, patience
         As in the estimator.
-    held_out : Table, optional
+    held_out : Standardized, optional
     random : Generator
 
     Returns

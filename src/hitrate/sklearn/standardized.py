@@ -17,7 +17,7 @@ DOUBLE_UP_TO = 100_000
 AT_ONCE = 250_000
 
 
-class Table:
+class Standardized:
     r"""Rows :math:`(x - c) / s`, with centre c and scale s of each feature.
 
     Dense features are copied once, in the precision the solvers work in. Sparse ones are left as
@@ -66,9 +66,9 @@ class Table:
         """F."""
         return int(self.x.shape[1])
 
-    def part(self, rows: Array) -> Table:
+    def part(self, rows: Array) -> Standardized:
         """Some of the rows, on the same scale."""
-        part = object.__new__(Table)
+        part = object.__new__(Standardized)
         part.__dict__.update(self.__dict__)
         part.x, part.target = self.x[rows], self.target[rows]
         weight = self.weight[rows]

@@ -14,7 +14,7 @@ from scipy import special
 from hitrate.sklearn.homotopy import convex_start, path
 from hitrate.sklearn.linear_fit import BREAKPOINTS, Settings
 from hitrate.sklearn.objective import Objective, top
-from hitrate.sklearn.standardized import Table
+from hitrate.sklearn.standardized import Standardized
 from hitrate.sklearn.zero_one_search import polish
 
 Array = NDArray[Any]
@@ -69,7 +69,9 @@ def held_out_rows(target: Array, fraction: float, random: np.random.Generator) -
     return next(part for part in parts if 0 < len(part) < len(target))
 
 
-def choose(table: Table, settings: Settings, grid: Grid, random: np.random.Generator) -> Choice:
+def choose(
+    table: Standardized, settings: Settings, grid: Grid, random: np.random.Generator
+) -> Choice:
     """Cross validation along the path.
 
     L2 is that of the convex start whose held-out likelihood is the highest, which varies less than
@@ -103,7 +105,7 @@ def choose(table: Table, settings: Settings, grid: Grid, random: np.random.Gener
     return Choice(chosen, held_out[best], some, np.mean(starts, axis=0))
 
 
-def _without(whole: Table, rows: Array) -> tuple[Objective, Table]:
+def _without(whole: Standardized, rows: Array) -> tuple[Objective, Standardized]:
     """The objective of all rows but some, and these; made anew each time, as it copies the rows."""
     inside = np.delete(np.arange(whole.rows), rows)
     return Objective(whole.part(inside)), whole.part(rows)
@@ -166,7 +168,7 @@ def _best_l2(
     splits: Sequence[Array],
     settings: Settings,
     grid: Sequence[float],
-    whole: Table,
+    whole: Standardized,
 ) -> tuple[float, list[Array]]:
     """L2 of the convex start with the highest held-out likelihood, and that start of each fold.
 

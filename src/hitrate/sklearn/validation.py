@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Given:
+class Validation:
     """An estimator's parameters, as from ``get_params``, and the call that complaints show."""
 
     call: str

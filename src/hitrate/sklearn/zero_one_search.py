@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hitrate.sklearn.standardized import Table
+from hitrate.sklearn.standardized import Standardized
 
 Array = NDArray[Any]
 
@@ -22,7 +22,7 @@ PATIENCE = 5
 
 
 def polish(
-    table: Table, theta: Array, *, breakpoints: int, random: np.random.Generator
+    table: Standardized, theta: Array, *, breakpoints: int, random: np.random.Generator
 ) -> tuple[Array, float]:
     """Move one class's score at a time, to where on a line fewest rows are wrong.
 
@@ -34,7 +34,7 @@ def polish(
 
     Parameters
     ----------
-    table : Table
+    table : Standardized
     theta : array, shape (F + 1, D)
     breakpoints : int
         How many to look at in all.
@@ -75,7 +75,7 @@ def polish(
     return best, lowest
 
 
-def pivoted(table: Table, count: int, random: np.random.Generator) -> Array:
+def pivoted(table: Standardized, count: int, random: np.random.Generator) -> Array:
     """Lines (F + 1, k): one feature's weight each, and the intercept so that one row stands still.
 
     Far out on such a line the boundary is a threshold on the feature, and rows that share the
@@ -107,7 +107,7 @@ def kicked(theta: Array, random: np.random.Generator) -> Array:
 class LineSearch:
     """Scores of all rows, kept up to date as theta moves."""
 
-    def __init__(self, table: Table, theta: Array) -> None:
+    def __init__(self, table: Standardized, theta: Array) -> None:
         self.table = table
         self.theta = theta.copy()
         self.scores = np.zeros((table.rows, table.classes), table.dtype)

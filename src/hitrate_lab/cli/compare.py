@@ -33,8 +33,13 @@ def compare(
         str, typer.Option(help="Of linear, mlp, xgboost, lightgbm; commas between.")
     ] = "linear,mlp",
     losses: Annotated[
-        str, typer.Option(help="Of the losses' names; commas between.")
-    ] = "cross_entropy,exact",
+        str | None,
+        typer.Option(
+            help="Of the losses' names, for mlp of the recipes' too; commas between. By default "
+            "cross_entropy and exact, which for mlp is exact_networks.",
+            show_default=False,
+        ),
+    ] = None,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
     repeats: Annotated[int, typer.Option(help="How often rows are dealt into folds.")] = 2,
     trials: Trials = TRIALS,
@@ -71,7 +76,7 @@ def compare(
     folder = out or Path(f"hitrate-{tables[0].name if len(tables) == 1 else 'comparisons'}")
     options = {
         "models": names(models, "--models"),
-        "losses": names(losses, "--losses"),
+        "losses": None if losses is None else names(losses, "--losses"),
         "folds": folds,
         "repeats": repeats,
         "trials": trials,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -11,21 +10,15 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hitrate.links import GCE, Error, Focal, Focused, Link, Mixed, Tamed
+from hitrate.losses import LOSSES, LinkLoss
 
 Array = NDArray[Any]
 
 HOSTS = {"xgboost": "XGBoost", "lightgbm": "LightGBM"}
 # Losses that are a link of log p, as an objective needs them; cross entropy is the host's own.
-OBJECTIVES: dict[str, tuple[Callable[[], Link], str]] = {
-    "exact": (Error, "normal"),
-    "expectation": (Error, "gumbel"),
-    "mixed": (Focused, "gumbel"),
-    "focal": (Focal, "gumbel"),
-    "mean_absolute_error": (lambda: Mixed(alpha=0.0, beta=2.0), "gumbel"),
-    "generalized_cross_entropy": (GCE, "gumbel"),
-    "tamed_cross_entropy": (Tamed, "gumbel"),
-}
+OBJECTIVES = tuple(
+    name for name, loss in LOSSES.items() if issubclass(loss, LinkLoss) and name != "cross_entropy"
+)
 TREE_LOSSES = ("cross_entropy", *OBJECTIVES)
 
 
@@ -136,5 +129,6 @@ def _rows(x: Any) -> Any:
 
 def _objective(loss: str) -> dict[str, Any]:
     """The link and noise that make a loss."""
-    link, noise = OBJECTIVES[loss]
-    return {"link": link(), "noise": noise}
+    made = LOSSES[loss]()
+    assert isinstance(made, LinkLoss)
+    return {"link": made.link, "noise": made.noise}

@@ -11,7 +11,20 @@ from hitrate_lab.data import BadInput
 
 BASELINE = "linear/cross_entropy"
 MODELS = {"linear": "linear", "mlp": "mlp", "xgboost": "XGBoost", "lightgbm": "LightGBM"}
-LOSS_LABELS = {"cross_entropy": "cross entropy", "exact": "EXACT"}
+LOSS_LABELS = {
+    "cross_entropy": "cross entropy",
+    "exact": "EXACT",
+    "exact_linear": "EXACT",
+    "exact_networks": "EXACT",
+}
+# What each model is compared under unless one says so: cross entropy, and EXACT in the way that
+# suits the model.
+DEFAULT_LOSSES = {
+    "linear": ("cross_entropy", "exact"),
+    "mlp": ("cross_entropy", "exact_networks"),
+    "xgboost": ("cross_entropy", "exact"),
+    "lightgbm": ("cross_entropy", "exact"),
+}
 
 # C of LogisticRegression, which is 1 / (rows * l2) elsewhere: the same for every linear method, so
 # that these differ in their loss alone.
@@ -37,8 +50,6 @@ STEPS = (
 )
 # Fewer epochs than the estimator's own 100: five fits in each fold have to end soon.
 EPOCHS, PATIENCE = 30, 10
-# Networks get the schedule that the loss's paper gives it; other losses do not move.
-RECIPES = {"exact": "exact-networks", "mixed": "mixed-gradual"}
 # Learning rate and size of a tree, the host's defaults first.
 DEPTHS = (
     *((rate, depth) for depth in (6, 3) for rate in (0.3, 0.1)),
@@ -62,7 +73,7 @@ class Method:
     model : str
         One of `MODELS`.
     loss : str
-        A name of `hitrate.losses.LOSSES`.
+        A name of `hitrate.losses.LOSSES`; for a network, of `hitrate.recipes.RECIPES` too.
     label : str
         For people.
     """
@@ -120,7 +131,7 @@ class Method:
             from hitrate.sklearn import AccuracyMLPClassifier
 
             return AccuracyMLPClassifier(
-                RECIPES.get(self.loss, self.loss),
+                self.loss,
                 max_iter=EPOCHS,
                 n_iter_no_change=PATIENCE,
                 device="cpu",
@@ -132,15 +143,16 @@ class Method:
         return BoostedTrees(self.model, self.loss, random_state=seed, **parameters)
 
 
-def methods(models: Sequence[str], losses: Sequence[str]) -> list[Method]:
+def methods(models: Sequence[str], losses: Sequence[str] | None = None) -> list[Method]:
     """Every model under every loss.
 
     Parameters
     ----------
     models : sequence of str
         Names of `MODELS`.
-    losses : sequence of str
-        Names of `hitrate.losses.LOSSES`.
+    losses : sequence of str, optional
+        Names of `hitrate.losses.LOSSES`, and for networks of `hitrate.recipes.RECIPES`; by default
+        each model has its own, `DEFAULT_LOSSES`.
 
     Examples
     --------
@@ -149,8 +161,12 @@ def methods(models: Sequence[str], losses: Sequence[str]) -> list[Method]:
     ['logistic regression', 'linear, EXACT']
     """
     from hitrate.losses import LOSSES
+    from hitrate.recipes import RECIPES
 
-    for kind, given, known in (("model", models, MODELS), ("loss", losses, LOSSES)):
+    every = [*LOSSES, *RECIPES]
+    for kind, given, known in (("model", models, list(MODELS)), ("loss", losses, every)):
+        if given is None and kind == "loss":
+            continue
         if isinstance(given, str) or not given:
             raise BadInput(f"{kind}: needs a list of one or more of {', '.join(known)}")
         for name in given:
@@ -159,7 +175,7 @@ def methods(models: Sequence[str], losses: Sequence[str]) -> list[Method]:
     found = []
     for model in dict.fromkeys(models):
         usable = _losses_of(model)
-        for loss in dict.fromkeys(losses):
+        for loss in dict.fromkeys(losses or DEFAULT_LOSSES[model]):
             if loss not in usable:
                 raise BadInput(f"{model} has no loss {loss!r}; it has {', '.join(usable)}")
             found.append(Method(f"{model}/{loss}", model, loss, _label(model, loss)))
@@ -169,10 +185,12 @@ def methods(models: Sequence[str], losses: Sequence[str]) -> list[Method]:
 def _losses_of(model: str) -> list[str]:
     """Losses that a model can be trained with, if it is installed."""
     from hitrate.losses import LOSSES
+    from hitrate.recipes import RECIPES
 
     if model in ("linear", "mlp"):
         # Distances to centres have no lower bound in scores that are not held back.
-        return [loss for loss in LOSSES if loss != "max_mahalanobis_center"]
+        own = [loss for loss in LOSSES if loss != "max_mahalanobis_center"]
+        return [*own, *RECIPES] if model == "mlp" else own
     if find_spec(model) is None:
         raise BadInput(f"{model} is not installed: pip install 'hitrate[{model}]'")
     from hitrate_lab.models.boosted import TREE_LOSSES

@@ -55,7 +55,7 @@ def compare(
     *,
     store: Path | str,
     models: Sequence[str] = ("linear", "mlp"),
-    losses: Sequence[str] = ("cross_entropy", "exact"),
+    losses: Sequence[str] | None = None,
     folds: int = 5,
     repeats: int = 2,
     trials: int = 4,
@@ -79,8 +79,9 @@ def compare(
         File of runs; made if it is not there. One comparison at a time may use it.
     models : sequence of str
         Of `hitrate_lab.models.methods.MODELS`.
-    losses : sequence of str
-        Of `hitrate.losses.LOSSES`.
+    losses : sequence of str, optional
+        Of `hitrate.losses.LOSSES`, and for "mlp" of `hitrate.recipes.RECIPES`; by default cross
+        entropy and EXACT, in the way that suits each model.
     folds : int
         Fewer if the smallest class has fewer rows.
     repeats : int
@@ -168,7 +169,7 @@ def plan_of(table: Table, settings: Settings) -> list[dict[str, Any]]:
 def _settings(
     table: Table,
     models: Sequence[str],
-    losses: Sequence[str],
+    losses: Sequence[str] | None,
     folds: int,
     repeats: int,
     trials: int,
@@ -189,7 +190,7 @@ def _settings(
     possible, note = possible_folds(codes(table), folds)
     settings = Settings(
         models=tuple(models),
-        losses=tuple(losses),
+        losses=None if losses is None else tuple(losses),
         folds=possible,
         repeats=repeats,
         trials=trials,

@@ -32,7 +32,7 @@ class Settings:
     """What a comparison was asked for; `folds` as many as the smallest class allows."""
 
     models: tuple[str, ...]
-    losses: tuple[str, ...]
+    losses: tuple[str, ...] | None  # None for each model's own
     folds: int
     repeats: int
     trials: int
@@ -122,7 +122,7 @@ def document(
             "seed": settings.seed,
             "trials": settings.trials,
             "models": list(settings.models),
-            "losses": list(settings.losses),
+            "losses": list(dict.fromkeys(method.loss for method in settings.methods)),
             "time_budget": settings.time_budget,
             "jobs": settings.jobs,
         },

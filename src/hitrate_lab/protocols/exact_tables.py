@@ -310,7 +310,7 @@ def training_of(fields: Fields, settings: dict[str, Any]) -> dict[str, Any]:
         "rivals": None,
     }
     if common["loss"] == "hinge":
-        common["rivals"] = fields.choice("rivals", ("mean", "worst"))
+        common["rivals"] = fields.choice("rivals", ("mean_over_rivals", "max"))
     if common["loss"] == "exact":
         sigma = fields.choice("sigma", SIGMAS)
         first, last = settings["sigma"]

@@ -176,12 +176,12 @@ def scale_free(noise: dict[str, dict[str, float]], name: str, baseline: str) -> 
 def mixture(method: dict[str, Any]) -> Mixed:
     """A method's loss as alpha and beta."""
     from hitrate_lab.training import Variant
-    from hitrate_lab.training.variants import mixture_of, softmax_link
+    from hitrate_lab.training.variants import softmax_link
 
     planned = Variant(**method).plan(epochs=1)
     link = softmax_link(planned.loss)
-    mixed = None if link is None else mixture_of(link)
-    if mixed is None or method["recipe"] in ("mixed-switch", "mixed-gradual"):
+    mixed = None if link is None else link.mixture
+    if mixed is None or method["recipe"] in ("mixed_switch", "mixed_gradual"):
         raise ValueError(f"{method['recipe']!r} is no sum of cross entropy and expectation loss")
     return mixed
 

@@ -119,7 +119,7 @@ def _equation_18(
         row = [str(epoch), f"{np.median([each.largest for each in terms]):.3f}"]
         row.append(f"{sum(each.hf < 0 for each in terms)} of {len(terms)}")
         for name in mixed:
-            beta = losses[name].beta
+            beta = float(losses[name].beta)
             left = [p["noise"][name]["trace"] - p["noise"][base]["trace"] for p in points]
             for side in (
                 [each.printed(beta) for each in terms],

@@ -50,10 +50,8 @@ CROSS_ENTROPY = 0.5
 
 def factors(loss: Mixed) -> tuple[float, float]:
     """What cross entropy is multiplied by to have a mixture's area: by equation 21, and by 22."""
-    return (
-        (loss.alpha / 2 + loss.beta / 6) / CROSS_ENTROPY,
-        (loss.alpha / 2 + loss.beta / 4) / CROSS_ENTROPY,
-    )
+    alpha, beta = float(loss.alpha), float(loss.beta)
+    return (alpha / 2 + beta / 6) / CROSS_ENTROPY, (alpha / 2 + beta / 4) / CROSS_ENTROPY
 
 
 def check(study: Study) -> None:
@@ -159,8 +157,8 @@ def variant(method: dict[str, Any]) -> Variant:
 
     if not isinstance(method["factor"], list):
         return Variant(**method)
-    if method["recipe"] != "cross-entropy" or method["settings"]:
-        raise ValueError("a list of factors is for the recipe 'cross-entropy' alone")
+    if method["recipe"] != "cross_entropy" or method["settings"]:
+        raise ValueError("a list of factors is for the recipe 'cross_entropy' alone")
     settings = {"noise": "gumbel", "link": "mixed", "alpha": phases(method["factor"]), "beta": 0.0}
     return Variant(method["name"], "exact", settings)
 
@@ -245,10 +243,10 @@ def _followed(
 
 def _mixture(loss: Any) -> Mixed:
     """A loss, as it stands now, as alpha and beta."""
-    from hitrate_lab.training.variants import mixture_of, softmax_link
+    from hitrate_lab.training.variants import softmax_link
 
     link = softmax_link(loss)
-    mixed = None if link is None else mixture_of(link)
+    mixed = None if link is None else link.mixture
     if mixed is None:
         raise ValueError(f"{loss} is no sum of cross entropy and expectation loss")
     return mixed

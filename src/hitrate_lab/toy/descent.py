@@ -34,7 +34,7 @@ def anneal(
     *,
     start: Sequence[float] | None = None,
     steps: int = 300,
-    sigma: str = "exact-linear",
+    sigma: str = "sigma_10_to_0.01",
     learning_rate: tuple[float, float] = (0.3, 1e-4),
 ) -> Fit:
     """Train as EXACT is trained: normalised logits, falling sigma, normalised gradients.

@@ -12,7 +12,7 @@ from hitrate.links import Link
 from hitrate.probability import log_expected_accuracy, normal
 from hitrate.probability.normal import SQRT_HALF
 from hitrate.recipes import Plan
-from hitrate_lab.training.variants import STEEP, Variant, mixture_of, softmax_link, steepness
+from hitrate_lab.training.variants import Variant, softmax_link
 
 
 class LogitGradients:
@@ -61,7 +61,7 @@ class LogitGradients:
         for place, plan in enumerate(self.plans):
             copies, loss = self._copies(place), plan.loss
             link = softmax_link(loss) if copies.start < self._soft else None
-            if link is not None and (mixture := mixture_of(link)):
+            if link is not None and (mixture := link.mixture):
                 alpha[:, copies], beta[:, copies] = mixture.alpha, mixture.beta
             elif link is not None:
                 self._curved.append((copies, link))
@@ -95,12 +95,12 @@ class LogitGradients:
         for core, members in self._normal.items():
             together = torch.cat([logits[:, copies] for copies, _ in members], 1)
             log_p, slope = _log_p_and_slope(together, target, one_hot, *core)
-            parts = torch.split(log_p.exp_(), self._each, 1), torch.split(slope, self._each, 1)
-            for (copies, link), p, own in zip(members, *parts, strict=True):
-                self._put(gradient, steepness(link, p) * own.neg_(), copies)
+            parts = torch.split(log_p, self._each, 1), torch.split(slope, self._each, 1)
+            for (copies, link), each, own in zip(members, *parts, strict=True):
+                self._put(gradient, link.slope(each) * own, copies)
         for copies, loss in self._other:
             if isinstance(loss, losses.HingeLoss) and loss.rivals == "max":
-                own = _hinge(logits[:, copies], target, one_hot, loss.margin)
+                own = _hinge(logits[:, copies], target, one_hot, float(loss.margin))  # type: ignore[arg-type]
                 self._put(gradient, own, copies)
                 continue
             rows, y = _rows(logits[:, copies], target)
@@ -115,7 +115,11 @@ class LogitGradients:
         own = p.gather(2, target.expand(-1, p.shape[1], -1, -1))
         steep = torch.addcmul(self._alpha, self._beta, own)
         for copies, link in self._curved:
-            steep[:, copies] = steepness(link, own[:, copies]) * self._scale[:, copies]
+            # Where p underflows a slope may still need log p.
+            log_p = torch.log_softmax(logits[:, copies], 2).gather(
+                2, target.expand(-1, copies.stop - copies.start, -1, -1)
+            )
+            steep[:, copies] = -link.slope(log_p) * self._scale[:, copies]
         return p.sub_(one_hot).mul_(steep.div_(logits.shape[3]))
 
     def _put(self, gradient: Tensor, slope: Tensor, copies: slice) -> None:
@@ -156,13 +160,17 @@ def _hinge(logits: Tensor, target: Tensor, one_hot: Tensor, margin: float) -> Te
 
 def _plain_core(loss: losses.ClassificationLoss) -> tuple[float, float | None, Link] | None:
     """Sigma, margin and link where log p is `log_expected_accuracy` as it is by default."""
-    if not isinstance(loss, losses.ExactLoss) or loss.noise != "normal" or loss.label_smoothing:
+    if not isinstance(loss, losses.ExactLoss) or loss.noise != "normal":
+        return None
+    if loss.options.is_smoothed:
         return None
     if (loss.method, loss.backend, loss.nodes) != ("auto", "auto", None):
         return None
-    if isinstance(loss.sigma, Tensor) or not isinstance(loss.link, STEEP):
+    link = loss.link.fixed()
+    if isinstance(loss.sigma, torch.nn.Parameter) or link.formula is None:
         return None
-    return float(loss.sigma), loss.margin, loss.link
+    margin = None if loss.margin is None else float(loss.margin)
+    return float(loss.sigma), margin, link
 
 
 def _rows(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

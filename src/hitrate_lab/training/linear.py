@@ -191,7 +191,7 @@ class _Hinge:
 
     def __init__(self, trainings: Trainings, log_sigma: Tensor, seed: int) -> None:
         self._margin = _margins(trainings, log_sigma.device)
-        self._worst = trainings[0]["rivals"] == "worst"
+        self._worst = trainings[0]["rivals"] == "max"
 
     def __call__(self, logits: Tensor, target: Tensor, step: int) -> Slopes:
         """As of `_CrossEntropy`."""

@@ -46,7 +46,7 @@ def train_linear(
         weight_decay, learning_rate, last_learning_rate, clip (of the gradient's norm, or None),
         margin (or None), normalize_gradient; of EXACT, else None, sigma (first, last and how it
         falls, or first, lowest and "learned") and samples (of Genz's method, or None to integrate
-        numerically); of hinge, else None, rivals ("worst", or the "mean" over all of them).
+        numerically); of hinge, else None, rivals ("max", the worst, or "mean_over_rivals").
     seed : int
         Of the first weights and of the order of rows.
 
@@ -76,7 +76,7 @@ def train_linear(
     if training["margin"] is not None:
         changes["margin"] = training["margin"]
     factor = 1.0
-    if training["rivals"] == "mean":
+    if training["rivals"] == "mean_over_rivals":
         changes["rivals"], factor = "sum", 1 / (classes - 1)
     optimizer = torch.optim.SGD(
         [{"params": [weights], "weight_decay": training["weight_decay"]}, {"params": learned}],

@@ -53,7 +53,7 @@ def train_many(
     >>> x = torch.randn(60, 4)
     >>> y = (x[:, 0] > 0).long()
     >>> split = Split((x[:40], y[:40]), (x[40:50], y[40:50]), (x[50:], y[50:]), classes=2)
-    >>> variants = [Variant("CE", "cross-entropy"), Variant("F=0-0.5", "mixed-gradual")]
+    >>> variants = [Variant("CE", "cross_entropy"), Variant("F=0-0.5", "mixed_gradual")]
     >>> done = train_many(split, Setting("linear", epochs=5), variants, [0.01, 0.001], seeds=[0, 1])
     >>> done["F=0-0.5"].test.shape
     (5, 2, 2)

@@ -6,15 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from hitrate import losses
-from hitrate.links import GCE, Error, Focal, Focused, Link, Log, Mixed
+from hitrate.links import Link
 from hitrate.recipes import Plan, recipe
-
-# Links whose slope needs p alone; others need log p where p underflows.
-STEEP = (Error, Focal, Focused, GCE, Log, Mixed)
 
 
 @dataclass(frozen=True)
@@ -35,7 +29,7 @@ class Variant:
     Examples
     --------
     >>> from hitrate_lab.training import Variant
-    >>> Variant("F=0-0.5", "mixed-gradual").plan(epochs=50).schedules
+    >>> Variant("F=0-0.5", "mixed_gradual").plan(epochs=50).schedules
     [Schedule(MixedLoss, 'focus', phases([0.0, 0.1, 0.2, 0.3, 0.4, 0.5]), total_steps=50)]
     """
 
@@ -67,52 +61,9 @@ class Variant:
 
 def softmax_link(loss: losses.ClassificationLoss) -> Link | None:
     """The link, as it stands now, of a loss that sees logits through the softmax alone."""
-    if loss.label_smoothing:
+    if not isinstance(loss, losses.LinkLoss) or loss.options.is_smoothed or loss.noise != "gumbel":
         return None
-    match loss:
-        case losses.CrossEntropyLoss():
-            return Log()
-        case losses.ExpectationLoss():
-            return Error()
-        case losses.MixedLoss():
-            return Focused(loss.focus)
-        case losses.FocalLoss():
-            return Focal(loss.gamma)
-        case losses.GeneralizedCrossEntropyLoss():
-            return GCE(loss.q, loss.threshold)
-        case losses.ExactLoss(noise="gumbel", sigma=1.0, margin=None):
-            return loss.link if isinstance(loss.link, STEEP) else None
-    return None
-
-
-def mixture_of(link: Link) -> Mixed | None:
-    """The link as alpha and beta, where it is a sum of log and error."""
-    if isinstance(link, Log):
-        return Mixed(1.0, 0.0)
-    if isinstance(link, Error):
-        return Mixed(0.0, 1.0)
-    if isinstance(link, Focused):
-        return link.mixture
-    return link if isinstance(link, Mixed) else None
-
-
-def steepness(link: Link, p: Tensor) -> Tensor:
-    """-d link / d log p, in closed form.
-
-    Parameters
-    ----------
-    link : Link
-        One of `STEEP`.
-    p : Tensor
-        From 0 to 1.
-    """
-    if mixture := mixture_of(link):
-        return mixture.alpha + mixture.beta * p
-    if isinstance(link, GCE):
-        steep = p**link.q
-        return steep if link.threshold is None else steep * (p > link.threshold)
-    assert isinstance(link, Focal)
-    # p log p is 0 at p = 0.
-    x = -p.clamp(min=torch.finfo(p.dtype).tiny).log()
-    error = 1 - p
-    return error**link.gamma + link.gamma * x * p * error ** (link.gamma - 1)
+    if isinstance(loss, losses.ExactLoss) and not (loss.sigma == 1.0 and loss.margin is None):
+        return None
+    link = loss.link.fixed()
+    return link if link.formula is not None else None

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from hitrate.losses.base import ClassificationLoss
-from hitrate.losses.cross_entropy import cross_entropy_loss
-from hitrate.losses.reduction import Batch, Options
+from hitrate.losses.base import function_of
+from hitrate.losses.named import cross_entropy_loss
+from hitrate.losses.reduction import Batch, LossOptions, Options
+from hitrate.losses.row_loss import RowLoss, Rule
+from hitrate.probability.arguments import gathered, is_moving, is_number
+from hitrate.probability.signatures import spelled_out
+
+__all__ = [
+    "ComplementObjectiveLoss",
+    "complement_entropy_loss",
+    "complement_objective_loss",
+    "complement_objective_step",
+]
 
 
+@spelled_out(Options)
 def complement_entropy_loss(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
+    logits: Tensor, target: Tensor, **options: Unpack[LossOptions]
 ) -> Tensor:
     r"""Negative entropy of the wrong classes among themselves, per wrong class.
 
@@ -39,7 +45,7 @@ def complement_entropy_loss(
     target : Tensor
         Class indices of shape (), (N,) or (N, d1, ...), or probabilities shaped like `logits`.
     weight, ignore_index, reduction, label_smoothing
-        As in `torch.nn.functional.cross_entropy`.
+        As in `torch.nn.CrossEntropyLoss`.
 
     Returns
     -------
@@ -57,62 +63,64 @@ def complement_entropy_loss(
     ----------
     Chen, Wang, Liu, Chang, Pan, Chen, Wei, Juan. Complement Objective Training. 2019.
     """
-    options = Options(weight, ignore_index, reduction, label_smoothing)
-    batch = Batch.of(logits, target, options, "complement_entropy_loss()")
+    call = "complement_entropy_loss()"
+    batch = Batch.of(logits, target, gathered(Options, options, call), call)
     return batch.loss(_of_target, _of_classes)
 
 
-def complement_objective_loss(
-    logits: Tensor,
-    target: Tensor,
-    balance: float = 1.0,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:
+class ComplementObjectiveLoss(RowLoss):
     r"""Cross entropy plus `balance` times the complement's negative entropy, in one pass.
 
     .. math::
 
         L = -\log p_y + \frac{b}{C - 1} \sum_{j \ne y} \hat p_j \log \hat p_j
 
-    The authors take two steps instead, one for each term: `complement_objective_step`.
+    May be negative. The authors take two steps instead, one for each term:
+    `complement_objective_step`.
 
     Parameters
     ----------
-    logits : Tensor, shape (C,), (N, C) or (N, C, d1, ...)
-    target : Tensor
-        Class indices of shape (), (N,) or (N, d1, ...), or probabilities shaped like `logits`.
     balance : float
         b.
     weight, ignore_index, reduction, label_smoothing
-        As in `torch.nn.functional.cross_entropy`.
-
-    Returns
-    -------
-    Tensor
-        A number, or with ``reduction="none"`` one per target. May be negative.
+        As in `torch.nn.CrossEntropyLoss`.
 
     Examples
     --------
     >>> import torch, hitrate
     >>> logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]])
-    >>> hitrate.complement_objective_loss(logits, torch.tensor([0, 0]))
+    >>> hitrate.ComplementObjectiveLoss()(logits, torch.tensor([0, 0]))
     tensor(1.1165)
+
+    References
+    ----------
+    Chen, Wang, Liu, Chang, Pan, Chen, Wei, Juan. Complement Objective Training. 2019.
     """
-    call = f"complement_objective_loss(balance={balance!r})"
-    options = Options(weight, ignore_index, reduction, label_smoothing)
-    if isinstance(balance, Tensor) or not -math.inf < balance < math.inf:
-        raise ValueError(f"{call}: balance must be a number; class weights go to weight=")
-    batch = Batch.of(logits, target, options, call)
 
-    def of_target(rows: Tensor, y: Tensor) -> Tensor:
-        entropy = -rows.log_softmax(1).gather(1, y[:, None])[:, 0]
-        return entropy + balance * _of_target(rows, y)
+    moving = ("balance",)
 
-    return batch.loss(of_target, lambda rows: balance * _of_classes(rows) - rows.log_softmax(1))
+    def __init__(self, balance: float | Tensor = 1.0, **options: Unpack[LossOptions]) -> None:
+        super().__init__({"balance": balance}, **options)
+
+    @staticmethod
+    def make_rule(balance: float | Tensor = 1.0) -> Rule:
+        """The rule for a balance."""
+        if not is_moving(balance) and not (is_number(balance) and math.isfinite(balance)):
+            raise ValueError(
+                "complement_objective_loss(): balance must be a number; class weights go to weight="
+            )
+
+        def of_target(rows: Tensor, y: Tensor) -> Tensor:
+            entropy = -rows.log_softmax(1).gather(1, y[:, None])[:, 0]
+            return entropy + balance * _of_target(rows, y)
+
+        def of_classes(rows: Tensor) -> Tensor:
+            return balance * _of_classes(rows) - rows.log_softmax(1)
+
+        return Rule(of_target, of_classes)
+
+
+complement_objective_loss = function_of(ComplementObjectiveLoss)
 
 
 def complement_objective_step(
@@ -158,31 +166,6 @@ def complement_objective_step(
         stepper.step()
         found.append(loss.detach())
     return found[0], found[1]
-
-
-class ComplementObjectiveLoss(ClassificationLoss):
-    """The one-pass sum as a Module; see `complement_objective_loss`."""
-
-    def __init__(
-        self,
-        balance: float = 1.0,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__(
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-            label_smoothing=label_smoothing,
-        )
-        self.balance = balance
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of logits `input`."""
-        return complement_objective_loss(input, target, self.balance, **self.options)
 
 
 def _of_target(rows: Tensor, y: Tensor) -> Tensor:

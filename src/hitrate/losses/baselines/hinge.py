@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
-from hitrate.losses.base import ClassificationLoss
-from hitrate.losses.reduction import Batch, Options, each_class_as_target
+from hitrate.losses.base import function_of
+from hitrate.losses.reduction import LossOptions, each_class_as_target
+from hitrate.losses.row_loss import RowLoss, Rule
+from hitrate.probability.arguments import is_moving, is_number
+
+__all__ = ["HingeLoss", "hinge_loss"]
 
 RIVALS = ("max", "sum", "mean")
 
 
-def hinge_loss(
-    logits: Tensor,
-    target: Tensor,
-    margin: float = 1.0,
-    *,
-    rivals: str = "max",
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:
+class HingeLoss(RowLoss):
     r"""What is missing from the margin to the rivals.
 
     .. math::
@@ -33,9 +29,6 @@ def hinge_loss(
 
     Parameters
     ----------
-    logits : Tensor, shape (C,), (N, C) or (N, C, d1, ...)
-    target : Tensor
-        Class indices of shape (), (N,) or (N, d1, ...), or probabilities shaped like `logits`.
     margin : float
         r. With r = 1 and the worst rival the loss is never below the 0-1 error.
     rivals : {"max", "sum", "mean"}
@@ -43,18 +36,13 @@ def hinge_loss(
         divided by C, as in `torch.nn.MultiMarginLoss`. With probability targets or smoothing the
         last two cost C times as much.
     weight, ignore_index, reduction, label_smoothing
-        As in `torch.nn.functional.cross_entropy`.
-
-    Returns
-    -------
-    Tensor
-        A number, or with ``reduction="none"`` one per target.
+        As in `torch.nn.CrossEntropyLoss`.
 
     Examples
     --------
     >>> import torch, hitrate
     >>> logits = torch.tensor([[2.0, 1.5, 0.0], [0.0, 1.0, 2.0]])
-    >>> hitrate.hinge_loss(logits, torch.tensor([0, 0]), reduction="none")
+    >>> hitrate.HingeLoss(reduction="none")(logits, torch.tensor([0, 0]))
     tensor([0.5000, 3.0000])
 
     References
@@ -62,54 +50,43 @@ def hinge_loss(
     Crammer, Singer. On the Algorithmic Implementation of Multiclass Kernel-based Vector Machines.
     2001. Karpukhin, Dereka, Kolesnikov. EXACT: How to Train Your Accuracy. 2022.
     """
-    call = f"hinge_loss(margin={margin!r}, rivals={rivals!r})"
-    if rivals not in RIVALS:
-        raise ValueError(f"{call}: rivals is not one of {', '.join(map(repr, RIVALS))}")
-    if isinstance(margin, Tensor) or not 0 <= margin < float("inf"):
-        raise ValueError(f"{call}: margin must be a number >= 0; class weights go to weight=")
-    options = Options(weight, ignore_index, reduction, label_smoothing)
-    batch = Batch.of(logits, target, options, call)
 
-    def of_target(rows: Tensor, y: Tensor) -> Tensor:
-        own = rows.gather(1, y[:, None])
-        # A class at -inf is no rival, also where the target is at -inf itself.
-        nobody = torch.isneginf(rows).scatter(1, y[:, None], True)
-        missing = torch.relu(margin - (own - rows)).masked_fill(nobody, 0.0)
-        if rivals == "max":
-            return missing.amax(1)
-        return missing.sum(1) if rivals == "sum" else missing.sum(1) / rows.shape[1]
-
-    def of_classes(rows: Tensor) -> Tensor:
-        # The worst rival is the highest class, for the highest itself the second.
-        (first, second), (top, _) = (part.unbind(1) for part in rows.topk(2, 1))
-        worst = first[:, None].expand_as(rows).scatter(1, top[:, None], second[:, None])
-        return torch.relu(margin - (rows - worst)).masked_fill(torch.isneginf(worst), 0.0)
-
-    return batch.loss(of_target, of_classes if rivals == "max" else each_class_as_target(of_target))
-
-
-class HingeLoss(ClassificationLoss):
-    """Hinge loss as a Module; see `hinge_loss`."""
+    moving = ("margin",)
 
     def __init__(
         self,
-        margin: float = 1.0,
+        margin: float | Tensor = 1.0,
         *,
         rivals: str = "max",
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-            label_smoothing=label_smoothing,
-        )
-        self.margin = margin
-        self.rivals = rivals
+        super().__init__({"margin": margin, "rivals": rivals}, **options)
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of logits `input`."""
-        return hinge_loss(input, target, self.margin, rivals=self.rivals, **self.options)
+    @staticmethod
+    def make_rule(margin: float | Tensor = 1.0, *, rivals: str = "max") -> Rule:
+        """The rule for a margin and a way to count the rivals."""
+        call = f"hinge_loss(rivals={rivals!r})"
+        if rivals not in RIVALS:
+            raise ValueError(f"{call}: rivals is not one of {', '.join(map(repr, RIVALS))}")
+        if not is_moving(margin) and not (is_number(margin) and 0 <= margin < float("inf")):
+            raise ValueError(f"{call}: margin must be a number >= 0; class weights go to weight=")
+
+        def of_target(rows: Tensor, y: Tensor) -> Tensor:
+            own = rows.gather(1, y[:, None])
+            # A class at -inf is no rival, also where the target is at -inf itself.
+            nobody = torch.isneginf(rows).scatter(1, y[:, None], True)
+            missing = torch.relu(margin - (own - rows)).masked_fill(nobody, 0.0)
+            if rivals == "max":
+                return missing.amax(1)
+            return missing.sum(1) if rivals == "sum" else missing.sum(1) / rows.shape[1]
+
+        def of_classes(rows: Tensor) -> Tensor:
+            # The worst rival is the highest class, for the highest itself the second.
+            (first, second), (top, _) = (part.unbind(1) for part in rows.topk(2, 1))
+            worst = first[:, None].expand_as(rows).scatter(1, top[:, None], second[:, None])
+            return torch.relu(margin - (rows - worst)).masked_fill(torch.isneginf(worst), 0.0)
+
+        return Rule(of_target, of_classes if rivals == "max" else each_class_as_target(of_target))
+
+
+hinge_loss = function_of(HingeLoss)

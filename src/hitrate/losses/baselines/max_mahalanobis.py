@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
-from hitrate.losses.base import ClassificationLoss
-from hitrate.losses.reduction import Batch, Options
+from hitrate.losses.base import function_of
+from hitrate.losses.reduction import LossOptions
+from hitrate.losses.row_loss import RowLoss, Rule
 from hitrate.probability.execution import full_precision
+
+__all__ = [
+    "MaxMahalanobisCenterLoss",
+    "MaxMahalanobisHead",
+    "max_mahalanobis_center_loss",
+    "max_mahalanobis_centers",
+]
 
 
 def max_mahalanobis_centers(classes: int, features: int, radius: float = 10.0) -> Tensor:
@@ -102,15 +111,7 @@ class MaxMahalanobisHead(nn.Module):
         return f"{self.classes}, {self.features}, radius={self.radius}"
 
 
-def max_mahalanobis_center_loss(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:
+class MaxMahalanobisCenterLoss(RowLoss):
     r"""Half the squared distance to the target's centre.
 
     .. math::
@@ -121,23 +122,14 @@ def max_mahalanobis_center_loss(
 
     Parameters
     ----------
-    logits : Tensor, shape (C,), (N, C) or (N, C, d1, ...)
-        Of a `MaxMahalanobisHead`.
-    target : Tensor
-        Class indices of shape (), (N,) or (N, d1, ...), or probabilities shaped like `logits`.
     weight, ignore_index, reduction, label_smoothing
-        As in `torch.nn.functional.cross_entropy`.
-
-    Returns
-    -------
-    Tensor
-        A number, or with ``reduction="none"`` one per target.
+        As in `torch.nn.CrossEntropyLoss`.
 
     Examples
     --------
     >>> import torch, hitrate
     >>> logits = hitrate.MaxMahalanobisHead(2, 1, radius=1.0)(torch.tensor([[0.5]]))
-    >>> hitrate.max_mahalanobis_center_loss(logits, torch.tensor([0]))
+    >>> hitrate.MaxMahalanobisCenterLoss()(logits, torch.tensor([0]))
     tensor(0.1250)
 
     References
@@ -145,14 +137,14 @@ def max_mahalanobis_center_loss(
     Pang, Xu, Dong, Du, Chen, Zhu. Rethinking Softmax Cross-Entropy Loss for Adversarial Robustness.
     2020.
     """
-    options = Options(weight, ignore_index, reduction, label_smoothing)
-    batch = Batch.of(logits, target, options, "max_mahalanobis_center_loss()")
-    return batch.loss(lambda rows, y: -rows.gather(1, y[:, None])[:, 0], lambda rows: -rows)
+
+    def __init__(self, **options: Unpack[LossOptions]) -> None:
+        super().__init__({}, **options)
+
+    @staticmethod
+    def make_rule() -> Rule:
+        """The rule: minus the target's logit."""
+        return Rule(lambda rows, y: -rows.gather(1, y[:, None])[:, 0], lambda rows: -rows)
 
 
-class MaxMahalanobisCenterLoss(ClassificationLoss):
-    """The loss as a Module; see `max_mahalanobis_center_loss`."""
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of logits `input`."""
-        return max_mahalanobis_center_loss(input, target, **self.options)
+max_mahalanobis_center_loss = function_of(MaxMahalanobisCenterLoss)

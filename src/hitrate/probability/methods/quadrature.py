@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from hitrate.probability import normal
-from hitrate.probability.execution import block_size, blocks, is_eager_cpu
+from hitrate.probability.execution import block_size, blocks, double, is_eager_cpu
 from hitrate.probability.normal import LOG_SQRT_2PI, SQRT_HALF
 
 # Most steps of the search for a row's peak; one is enough unless thousands of rivals are ahead.
@@ -88,6 +88,9 @@ def quadrature(a: Tensor, *, nodes: int | None = None) -> tuple[Tensor, Tensor]:
             work, closest = a.double(), closest.double()
         # The short formula is good while erfc does not underflow at the closest margin.
         evaluate = _anywhere if bool((closest < -35.0).any()) else _nearby
+    else:
+        # Where values cannot be looked at, any row may be far.
+        work, closest = double(a), double(closest)
 
     log_p, slope = torch.empty_like(work[:, 0]), torch.zeros_like(work)
     for part in blocks(work, work.shape[1]):
