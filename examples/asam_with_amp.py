@@ -30,7 +30,7 @@ asam = ASAM(model.named_parameters(), sgd, rho=0.5, eta=0.01)
 GradientNormalizer(asam)
 scaler = torch.amp.GradScaler(DEVICE)
 loss = hitrate.ExactLoss(normalize=True)
-sigma = hitrate.Schedule(loss, "sigma", "exact-networks", total_steps=STEPS)
+sigma = hitrate.Schedule(loss, "sigma", "sigma_10_to_1", total_steps=STEPS)
 
 
 def backward(rows):

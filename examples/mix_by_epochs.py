@@ -23,7 +23,7 @@ torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 4))
 optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
 loss = hitrate.MixedLoss()
-focus = hitrate.Schedule(loss, "focus", "focus-0-to-0.5", total_steps=EPOCHS)
+focus = hitrate.Schedule(loss, "focus", "focus_0_to_0.5", total_steps=EPOCHS)
 
 print("epoch  focus  accuracy")
 for epoch in range(EPOCHS):

@@ -32,7 +32,7 @@ def properties(link: links.Link) -> list[str]:
         f"{link.slope_at_one:.3g}",
         says[link.is_unbounded],
         f"{link.focus_point:.3g}",
-        says[link.follows_recipe],
+        says[link.meets_criterion],
     ]
 
 

@@ -130,6 +130,14 @@ CURVES: dict[str, list[Curve]] = {
     ],
 }
 
+
+
+def curves_of(name: str) -> list[Curve]:
+    """The curves of a loss; its default alone, where nobody chose others."""
+    default = Curve(name.replace("_", " "), getattr(hitrate, f"{name}_loss"))
+    return CURVES.get(name, [default])
+
+
 # What Figure 1 of the mixing paper combines: alpha of cross entropy, beta of the expectation loss.
 MIXTURES = ((1, 0), (1, 0.5), (1, 1), (1, 2), (1, 5), (0.5, 1), (0, 1))
 
@@ -141,7 +149,7 @@ def draw_loss(name: str) -> Figure:
     if name == "complement_objective":
         return draw_complement_objective()
     figure, left, right = panels()
-    traces = [trace(curve) for curve in CURVES[name]]
+    traces = [trace(curve) for curve in curves_of(name)]
     plot(left, right, [trace(CROSS_ENTROPY)], **GREY)
     plot(left, right, traces)
     label_axes(left, right, traces)
@@ -261,7 +269,7 @@ def draw_schedules() -> Figure:
     progress = torch.linspace(0, 1, 2001, dtype=torch.float64).tolist()
     drawn = {left: 0, right: 0}
     for name, schedule in NAMED.items():
-        axes = left if name.startswith("exact") else right
+        axes = left if name.startswith("sigma") else right
         values = [schedule(t) for t in progress]
         axes.plot(progress, values, label=name, **style(drawn[axes]))
         drawn[axes] += 1

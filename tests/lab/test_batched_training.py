@@ -227,7 +227,7 @@ def test_the_phases_of_fifty_epochs_last_as_long_as_the_study_says():
         assert isinstance(plan.loss, losses.MixedLoss)
         values = []
         for _ in range(50):
-            values.append(plan.loss.focus)
+            values.append(float(plan.loss.focus))
             plan.step()
         return values
 

@@ -8,6 +8,7 @@ import torch
 
 import hitrate
 from hitrate.links import GCE, LINKS, Focused, Mixed
+from hitrate.losses import LOSSES
 from hitrate.probability.noises import NOISES
 
 
@@ -34,40 +35,22 @@ def exact(**arguments):
     return Case(f"exact[{shown}]", hitrate.ExactLoss, hitrate.exact_loss, arguments)
 
 
+# Every loss of the registry with its defaults, and some with other arguments.
+OTHER_ARGUMENTS = {
+    "mixed[0.3]": ("mixed", {"focus": 0.3}),
+    "truncated": ("generalized_cross_entropy", {"q": 0.5, "threshold": 0.2}),
+    "hinge[2]": ("hinge", {"margin": 2.0}),
+    "hinge[sum]": ("hinge", {"rivals": "sum"}),
+}
+
+
+def named(name, loss, arguments=None):
+    return Case(name, LOSSES[loss], getattr(hitrate, f"{loss}_loss"), arguments or {})
+
+
 NAMED = [
-    Case("cross_entropy", hitrate.CrossEntropyLoss, hitrate.cross_entropy_loss),
-    Case("exact", hitrate.ExactLoss, hitrate.exact_loss),
-    Case("expectation", hitrate.ExpectationLoss, hitrate.expectation_loss),
-    Case("mixed", hitrate.MixedLoss, hitrate.mixed_loss, {"focus": 0.3}),
-    Case("focal", hitrate.FocalLoss, hitrate.focal_loss),
-    Case("mean_absolute_error", hitrate.MeanAbsoluteErrorLoss, hitrate.mean_absolute_error_loss),
-    Case(
-        "generalized_cross_entropy",
-        hitrate.GeneralizedCrossEntropyLoss,
-        hitrate.generalized_cross_entropy_loss,
-    ),
-    Case(
-        "truncated",
-        hitrate.GeneralizedCrossEntropyLoss,
-        hitrate.generalized_cross_entropy_loss,
-        {"q": 0.5, "threshold": 0.2},
-    ),
-    Case("tamed_cross_entropy", hitrate.TamedCrossEntropyLoss, hitrate.tamed_cross_entropy_loss),
-    Case("hinge", hitrate.HingeLoss, hitrate.hinge_loss, {"margin": 2.0}),
-    Case("hinge[sum]", hitrate.HingeLoss, hitrate.hinge_loss, {"rivals": "sum"}),
-    Case(
-        "complement_objective", hitrate.ComplementObjectiveLoss, hitrate.complement_objective_loss
-    ),
-    Case(
-        "maximum_probability_cross_entropy",
-        hitrate.MaximumProbabilityCrossEntropyLoss,
-        hitrate.maximum_probability_cross_entropy_loss,
-    ),
-    Case(
-        "max_mahalanobis_center",
-        hitrate.MaxMahalanobisCenterLoss,
-        hitrate.max_mahalanobis_center_loss,
-    ),
+    *(named(name, name) for name in LOSSES),
+    *(named(name, *rest) for name, rest in OTHER_ARGUMENTS.items()),
 ]
 
 

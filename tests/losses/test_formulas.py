@@ -117,7 +117,7 @@ def test_complement_training_takes_a_step_for_each_objective():
 def test_pruning_takes_the_pruned_samples_gradient_away_until_it_is_decided_anew():
     logits = torch.tensor([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0]], requires_grad=True)
     target, index = torch.tensor([0, 0, 1]), torch.tensor([4, 0, 2])
-    loss = hitrate.GeneralizedCrossEntropyLoss(0.7, threshold=0.5, samples=5)
+    loss = hitrate.GeneralizedCrossEntropyLoss(0.7, threshold=0.5, rows=5)
     plain = hitrate.generalized_cross_entropy_loss(logits, target, 0.7)
     assert loss(logits, target, index) == plain
     loss.prune(logits, target, index)

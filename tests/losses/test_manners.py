@@ -9,10 +9,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from loss_cases import CASES, NAMED
+from loss_cases import CASES
 from torch.nn.functional import cross_entropy
-
-from hitrate.losses import LOSSES
 
 CLASSES = 3
 LAYOUTS = {"C": (), "NC": (5,), "NCd": (3, 2), "NCdd": (2, 2, 3)}
@@ -186,7 +184,3 @@ def test_an_empty_batch_is_nan_or_zero_as_in_cross_entropy(case):
         value.backward()
         assert value == 0 and logits.grad.shape == shape
         assert case(logits, indices, reduction="none").shape == layout
-
-
-def test_every_named_loss_is_under_contract():
-    assert {case.module for case in NAMED} == set(LOSSES.values())

@@ -8,6 +8,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 import hitrate
+from hitrate.probability import NOISES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +45,7 @@ DETERMINISTIC = [
     *(
         Case(noise, "auto", sigma, margin)
         for noise, sigma, margin in itertools.product(
-            ("normal", "logistic", "gumbel"), ("number", "per_row", "per_class"), (None, 0.4)
+            NOISES, ("number", "per_row", "per_class"), (None, 0.4)
         )
     ),
     Case(classes=2),

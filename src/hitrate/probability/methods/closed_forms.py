@@ -58,12 +58,18 @@ def log_softmax_of_classes(scores: Tensor) -> Tensor:
 
 
 def _log_softmax_at(scores: Tensor, column: Tensor) -> Tensor:
-    """The log softmax (N, 1) in one column of each row, from a sum over the others."""
-    highest = scores.detach().amax(1, keepdim=True)
-    below = scores - highest
-    own = below.gather(1, column)
-    others = below.exp().scatter(1, column, 0.0).sum(1, keepdim=True)
-    # As the highest its own part is 1, which would drown the others; else theirs is 1 or more.
-    as_highest = torch.log1p(others + torch.expm1(own))
-    total = torch.where(own == 0, as_highest, torch.log(others + own.exp()))
-    return own - total
+    """The log softmax (N, 1) in one column of each row: log sigmoid(own - logsumexp(others)).
+
+    Neither its value nor its gradient subtracts p from 1.
+    """
+    own = scores.gather(1, column)
+    rivals = scores.scatter(1, column, -torch.inf)
+    best = rivals.detach().amax(1, keepdim=True)
+    nobody = torch.isneginf(best)
+    best = best.masked_fill(nobody, 0.0)
+    total = (rivals - best).exp().sum(1, keepdim=True).clamp_min(torch.finfo(scores.dtype).tiny)
+    log_p = torch.nn.functional.logsigmoid(own - (best + total.log()))
+    # Without a rival the target has won; a logit of +inf, or none above -inf, leaves log p
+    # undefined, as in cross entropy.
+    undefined = ~(own < torch.inf) | (nobody & torch.isneginf(own))
+    return log_p.masked_fill(nobody, 0.0).masked_fill(undefined, torch.nan)
