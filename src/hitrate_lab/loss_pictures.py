@@ -131,7 +131,6 @@ CURVES: dict[str, list[Curve]] = {
 }
 
 
-
 def curves_of(name: str) -> list[Curve]:
     """The curves of a loss; its default alone, where nobody chose others."""
     default = Curve(name.replace("_", " "), getattr(hitrate, f"{name}_loss"))

@@ -8,9 +8,16 @@ one dimension less (Theorem 4.3). Genz's sequential conditioning estimates both.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from hitrate.probability.normal import LOG_SQRT_2PI, SQRT_HALF
+
+# Where the hardest rival is less far ahead than this, Phi itself has digits to spare.
+NEAR = {torch.float32: -4.0, torch.float64: -7.0}
 
 
 def genz(
@@ -28,9 +35,12 @@ def genz(
         \int_{t > 0} \mathcal{N}(t; \hat m_i, I + \tfrac12 1 1^T) \, dt, \qquad
         \hat m_{i,j} = a_j - \tfrac12 a_i \quad (j \ne i)
 
-    ``exp(log_p)`` and ``exp(log_p) * slope`` are unbiased for p and its gradient; ``log_p`` and
-    ``slope`` by themselves are not. The C integrals of the gradient use samples of their own, so
-    time is O(S C^2) a row. Steps of the conditioning are streamed: memory is O(C^2 + S C) a row.
+    Sequential conditioning draws one difference of scores after the other, given that it is
+    positive, and multiplies the probabilities. For the derivative the i-th difference is held at
+    zero, and gives its density in the place of a probability, so one pass with the same draws
+    serves all C + 1 integrals. ``exp(log_p)`` and ``exp(log_p) * slope`` are unbiased for p and its
+    gradient; ``log_p`` and ``slope`` by themselves are not. Time is O(S C^2) a row, memory O(S C).
+    Looks at values, to be quick where no rival is far ahead.
 
     Parameters
     ----------
@@ -76,15 +86,40 @@ def genz(
     if reorder:
         # Hardest rival first: the early factors, alike in all samples, then carry most of log p.
         margins, order = margins.sort(dim=1)
-    log_p = _log_orthant(margins, 1.0, samples, generator)
-    log_gradient = _log_density_at_zero(margins) + _log_orthant(
-        _means_given_a_tie(margins), 0.5, samples, generator
+    size = a.shape[1]
+    # For all rows at once: what is drawn for one does not depend on the others.
+    uniform = torch.rand(
+        (max(size - 1, 0), len(a), 1, samples), generator=generator, dtype=a.dtype, device=a.device
     )
-    # With many classes two independent estimates can differ by tens of orders of magnitude. A cap
-    # of sqrt(max) leaves room for sums and squares, and acts only where p_hat is below 1e-19.
+    log_sums = torch.empty(len(a), size + 1, dtype=a.dtype, device=a.device)
+    for rows, conditioning, dtype in _ways(margins):
+        found = _log_integrals(margins[rows].to(dtype), uniform[:, rows].to(dtype), conditioning)
+        log_sums[rows] = found.to(a.dtype)
+    log_p, log_gradient = log_sums[:, -1], log_sums[:, :-1]
+    # With many classes two estimates can differ by tens of orders of magnitude. A cap of sqrt(max)
+    # leaves room for sums and squares, and acts only where p_hat is below 1e-19.
     log_cap = 0.5 * math.log(torch.finfo(a.dtype).max)
     log_slope = (log_gradient - log_p[:, None]).clamp(max=log_cap)
     return log_p, torch.empty_like(a).scatter_(1, order, log_slope.exp())
+
+
+# One factor: bound and uniform draws -> log P(z < bound), and a draw of z given that.
+Conditioning = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor | None]]
+
+
+def _ways(margins: Tensor) -> list[tuple[Any, Conditioning, torch.dtype]]:
+    """Rows by how far the hardest rival is ahead, and so by what their factors need."""
+    hardest = margins.amin(1) if margins.shape[1] else margins.new_zeros(len(margins))
+    near = hardest > NEAR[margins.dtype]
+    if bool(near.all()):
+        return [(slice(None), _near, margins.dtype)]
+    far = ~(hardest > NEAR[torch.float64])
+    ways: list[tuple[Any, Conditioning, torch.dtype]] = [
+        (near, _near, margins.dtype),
+        (~near & ~far, _near, torch.float64),
+        (far, _anywhere, margins.dtype),
+    ]
+    return [(rows, factor, dtype) for rows, factor, dtype in ways if bool(rows.any())]
 
 
 def structured_cholesky(size: int, rho: float) -> tuple[list[float], list[float]]:
@@ -114,26 +149,46 @@ def structured_cholesky(size: int, rho: float) -> tuple[list[float], list[float]
     return alpha, beta
 
 
-def _log_orthant(
-    mean: Tensor, rho: float, samples: int, generator: torch.Generator | None
-) -> Tensor:
-    """Log of the estimated P(w > 0), w ~ N(mean, I + rho 1 1^T): (..., D) to (...)."""
-    size = mean.shape[-1]
-    alpha, beta = structured_cholesky(size, rho)
-    log_weight = mean.new_zeros((*mean.shape[:-1], samples))  # (..., S)
-    # Below the diagonal a column of the factor is constant, so the past enters as one sum.
-    shift = torch.zeros_like(log_weight)
+def _log_integrals(mean: Tensor, uniform: Tensor, conditioning: Conditioning) -> Tensor:
+    """Logs (N, D + 1) of the estimated derivatives of P(w > 0) in its D means, and of itself.
+
+    Column i of the (N, D + 1, S) numbers on the way holds difference i at zero; the last none.
+    """
+    (rows, size), samples = mean.shape, uniform.shape[-1]
+    alpha, beta = structured_cholesky(size, 1.0)
+    shift = mean.new_zeros(rows, size + 1, samples)
+    log_weight = torch.zeros_like(shift)
     for k in range(size):
-        bound = (mean[..., k, None] + shift) / alpha[k]
-        log_factor = torch.special.log_ndtr(bound)
+        # Below the diagonal a column of the factor is constant, so the past enters as one sum.
+        bound = (shift + mean[:, k, None, None]).mul_(1 / alpha[k])
+        at_zero = bound[:, k].clone()
+        log_factor, z = conditioning(bound, uniform[k] if k + 1 < size else None)
+        density = -0.5 * at_zero * at_zero - (LOG_SQRT_2PI + math.log(alpha[k]))
+        log_factor[:, k] = density
         log_weight += log_factor
-        if k + 1 < size:
-            uniform = torch.rand(
-                bound.shape, generator=generator, dtype=mean.dtype, device=mean.device
-            )
+        if z is not None:
             # By symmetry z > -bound is -z < bound, where small probabilities keep their digits.
-            shift -= beta[k] * _truncated_normal(bound, log_factor, uniform)
+            z[:, k] = at_zero
+            shift.sub_(z, alpha=beta[k])
     return log_weight.logsumexp(dim=-1) - math.log(samples)
+
+
+def _near(bound: Tensor, uniform: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """By erfc and its inverse, while Phi(bound) has digits to spare; overwrites the bound."""
+    mass = torch.erfc(bound.mul_(-SQRT_HALF)).mul_(0.5)
+    log_mass = mass.log()
+    if uniform is None:
+        return log_mass, None
+    # torch.rand can return 0, and a product round to 1, whose quantiles are infinite.
+    most = 1 - torch.finfo(bound.dtype).eps
+    place = mass.mul_(2 * uniform).sub_(1.0).clamp_(-most, most)
+    return log_mass, place.erfinv_().mul_(1 / SQRT_HALF)
+
+
+def _anywhere(bound: Tensor, uniform: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """In the log domain, for any bound."""
+    log_mass = torch.special.log_ndtr(bound)
+    return log_mass, None if uniform is None else _truncated_normal(bound, log_mass, uniform)
 
 
 def _truncated_normal(bound: Tensor, log_mass: Tensor, uniform: Tensor) -> Tensor:
@@ -153,19 +208,3 @@ def _truncated_normal(bound: Tensor, log_mass: Tensor, uniform: Tensor) -> Tenso
     v = exponential - 0.5 * torch.log1p(2 * v / square) + 2 * v / (square * (square + 2 * v))
     far = -(square + 2 * v).sqrt()
     return torch.where(log_mass > math.log(info.tiny / (info.eps / 4)), inside, far)
-
-
-def _log_density_at_zero(a: Tensor) -> Tensor:
-    """Log N(0; a_i, 2): the density of a tie between the target and rival i."""
-    return -0.25 * a.square() - 0.5 * math.log(4 * math.pi)
-
-
-def _means_given_a_tie(a: Tensor) -> Tensor:
-    """Means of the other differences when difference i is zero: (N, C) to (N, C, C - 1).
-
-    Row i holds a_j - a_i / 2 for all j but i, in the order of ``a``: hardest first stays so.
-    """
-    rows = torch.arange(a.shape[1], device=a.device)[:, None]  # (C, 1)
-    others = torch.arange(a.shape[1] - 1, device=a.device)[None, :]  # (1, C - 1)
-    others = others + (others >= rows).to(others.dtype)  # (C, C - 1), skipping the diagonal
-    return a[:, others] - 0.5 * a[:, :, None]
