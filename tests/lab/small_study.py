@@ -1,17 +1,19 @@
 """A protocol whose runs take no time: nearest neighbours on tables of scikit-learn.
 
+How many seconds they took is what the study's file says.
+
 Importing it makes "small" known to this process; workers import it by name.
 """
 
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 from sklearn import datasets
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
+from watched import take_ticket
 
 from hitrate_lab.study.protocols import PROTOCOLS
 
@@ -28,7 +30,7 @@ def check(study):
         fields.text("raises", default=None)
         fields.text("dies", default=None)
         fields.end()
-    study.fields().number("pause")
+    study.fields().number("seconds")
 
 
 def plan(study):
@@ -39,7 +41,7 @@ def plan(study):
             "data_set": data_set,
             "method": method.name,
             "seed": seed,
-            "pause": study.settings["pause"],
+            "seconds": study.settings["seconds"],
             **method.settings,
         }
         for seed in study.methods[0].seeds
@@ -54,7 +56,7 @@ def run(specification, data_dir):
         file = os.open(os.environ[LOG], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.write(file, f"{json.dumps(line)}\n".encode())
         os.close(file)
-    time.sleep(specification["pause"])
+    take_ticket()
     # A file that is there stands for what is wrong with the machine.
     if Path(specification.get("raises", "nowhere")).exists():
         raise ArithmeticError("went\nwrong")
@@ -64,7 +66,7 @@ def run(specification, data_dir):
     parts = train_test_split(x, y, test_size=0.3, random_state=specification["seed"])
     x, x_test, y, y_test = parts
     model = KNeighborsClassifier(specification["neighbours"]).fit(x, y)
-    return {"accuracy": float(model.score(x_test, y_test)), "seconds": specification["pause"]}
+    return {"accuracy": float(model.score(x_test, y_test)), "seconds": specification["seconds"]}
 
 
 def cells(specification, result):
@@ -72,7 +74,7 @@ def cells(specification, result):
     return [("accuracy", *place, 100 * result["accuracy"])]
 
 
-def text(name="small", pause=0.0, seeds=6, first="", second=""):
+def text(name="small", seconds=0.0, seeds=6, first="", second=""):
     """A study's file: two data sets and two methods, with more fields for each method."""
     return f"""
 name = "{name}"
@@ -87,7 +89,7 @@ differences = ["There is no paper."]
 accuracy = "Accuracy, %"
 
 [settings]
-pause = {pause}
+seconds = {seconds}
 
 [[methods]]
 name = "one"

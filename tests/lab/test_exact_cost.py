@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from test_study_engine import environment
+from watched import environment
 
 from hitrate_lab.data import BadInput
 from hitrate_lab.protocols import exact_cost

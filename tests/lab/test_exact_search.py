@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from test_study_engine import environment
+from watched import environment
 
 from hitrate_lab.data import BadInput
 from hitrate_lab.protocols import exact_search, exact_tables

@@ -8,13 +8,14 @@ import sqlite3
 import pytest
 import small_study
 from batched_study import DEPTHS, written
-from test_study_engine import Cluster
+from dask_cluster import Cluster
 from typer.testing import CliRunner
+from watched import HANGS
 
 from hitrate_lab.cli.study import study_app
 from hitrate_lab.data import BadInput
 from hitrate_lab.store import Store, key_of
-from hitrate_lab.study import document, plan_of, read_study, run_study, status_of
+from hitrate_lab.study import document, plan_of, read_study, run_study, spreading, status_of
 from hitrate_lab.study.left import Left
 
 kills = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes")
@@ -178,6 +179,7 @@ def test_a_batch_that_fails_the_second_time_costs_only_what_was_missing(study, s
 
 
 @kills
+@pytest.mark.slow
 def test_processes_find_what_one_finds_though_a_batch_is_killed_twice(study, store, undisturbed):
     # There may be more processes than batches.
     (study.path.parent / "dies").write_text("xx")
@@ -198,8 +200,12 @@ def test_a_batch_that_always_kills_its_process_fails_whole_and_alone(study, stor
 
 
 @kills
-def test_batches_and_needs_work_on_a_cluster_until_it_is_lost(study, store, undisturbed, tmp_path):
+@pytest.mark.slow
+def test_batches_and_needs_work_on_a_cluster_until_it_is_lost(
+    study, store, undisturbed, tmp_path, monkeypatch
+):
     pytest.importorskip("distributed")
+    monkeypatch.setattr(spreading, "PATIENCE", HANGS)
     (study.path.parent / "member").touch()
     cluster = Cluster(tmp_path, workers=2)
     with cluster as (address, _):

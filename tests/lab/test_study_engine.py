@@ -5,12 +5,22 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 import small_study
+from dask_cluster import Cluster
 from small_study import written
+from watched import (
+    HANGS,
+    TICKETS,
+    Tickets,
+    Watched,
+    environment,
+    is_running,
+    wait_for_the_end_of,
+    wait_until,
+    workers_of,
+)
 
 from hitrate_lab.data import BadInput
 from hitrate_lab.protocols.lock import only_one
@@ -18,12 +28,13 @@ from hitrate_lab.store import Store, key_of
 from hitrate_lab.study import document, markdown, plan_of, read_study, run_study, status_of
 
 kills = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes")
-HERE = Path(__file__).parent
 
-RUNNER = """
+RUNNER = f"""
 import sys
 import small_study
-from hitrate_lab.study import read_study, run_study
+from hitrate_lab.study import read_study, run_study, spreading
+
+spreading.PATIENCE = {HANGS}
 
 if __name__ == "__main__":
     path, store, jobs, cluster = sys.argv[1:]
@@ -41,47 +52,10 @@ if __name__ == "__main__":
 """
 
 
-def environment(**more):
-    """Variables with which another process imports what this one does."""
-    paths = os.pathsep.join(filter(None, [str(HERE), *sys.path]))
-    return {**os.environ, "PYTHONPATH": paths, **more}
-
-
-def runner(path, store, jobs=2, cluster="", log=None, **options):
+def runner(path, store, jobs=2, cluster="", variables=None, **options):
     """A study in a process of its own."""
-    more = {} if log is None else {small_study.LOG: str(log)}
-    return subprocess.Popen(
-        [sys.executable, "-c", RUNNER, path, store, str(jobs), cluster],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(**more),
-        **options,
-    )
-
-
-def wait_for(process, kind, count=1):
-    """Read what a process says until something has happened so many times."""
-    while count:
-        line = process.stdout.readline()
-        assert line, process.stderr.read()
-        count -= line.startswith(kind)
-
-
-def workers_of(pid):
-    """Processes of joblib whose parent this is."""
-    listing = subprocess.run(
-        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
-    ).stdout
-    rows = (line.split(maxsplit=2) for line in listing.splitlines())
-    return [int(row[0]) for row in rows if int(row[1]) == pid and "popen_loky" in row[2]]
-
-
-def is_running(pid):
-    listing = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True
-    ).stdout.strip()
-    return bool(listing) and not listing.startswith("Z")
+    words = [sys.executable, "-c", RUNNER, path, store, jobs, cluster]
+    return Watched(words, env=environment(**(variables or {})), **options)
 
 
 def begun(log):
@@ -96,52 +70,6 @@ def tables(study, store):
     return document(study, store)["tables"]
 
 
-class Cluster:
-    """A Dask scheduler and workers, processes of this machine."""
-
-    def __init__(self, folder, workers):
-        self.folder, self.count, self.processes = folder, workers, []
-
-    def start(self, *words):
-        with (self.folder / f"dask-{len(self.processes)}.log").open("w") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "distributed.cli." + words[0], *words[1:]],
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                env=environment(),
-            )
-        self.processes.append(process)
-        return process
-
-    def __enter__(self):
-        file = self.folder / "scheduler.json"
-        common = ["--no-dashboard"]
-        self.start(
-            "dask_scheduler",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            "0",
-            "--scheduler-file",
-            file,
-            *common,
-        )
-        ends = time.monotonic() + 30
-        while not file.exists() and time.monotonic() < ends:
-            time.sleep(0.1)
-        address = json.loads(file.read_text())["address"]
-        # Without a nanny, which would start a killed worker again.
-        options = ["--nthreads", "1", "--no-nanny", "--host", "127.0.0.1", *common]
-        workers = [self.start("dask_worker", address, *options) for _ in range(self.count)]
-        return address, workers
-
-    def __exit__(self, *error):
-        for process in self.processes:
-            process.kill()
-            process.wait()
-
-
 @pytest.fixture
 def study(tmp_path):
     return read_study(written(tmp_path))
@@ -149,7 +77,7 @@ def study(tmp_path):
 
 @pytest.fixture
 def undisturbed(tmp_path):
-    """The tables of the same study, run here and at once; pauses change no number."""
+    """The tables of the same study, run here and at once."""
     study = read_study(written(tmp_path / "undisturbed"))
     run_study(study, store=tmp_path / "undisturbed.sqlite", jobs=1)
     return tables(study, tmp_path / "undisturbed.sqlite")
@@ -171,7 +99,7 @@ def test_a_study_runs_once_and_a_second_call_has_nothing_to_do(study, tmp_path, 
 
 
 def test_the_time_left_is_guessed_from_runs_that_are_alike(tmp_path):
-    study = read_study(written(tmp_path, pause=0.01))
+    study = read_study(written(tmp_path, seconds=0.01))
     events = []
     run_study(study, store=tmp_path / "runs.sqlite", jobs=1, observer=events.append)
     for event in events[1:]:
@@ -184,33 +112,44 @@ def test_two_processes_find_what_one_finds(study, undisturbed, tmp_path):
 
 
 @kills
-def test_nothing_is_lost_or_doubled_by_killing_runner_and_workers(undisturbed, tmp_path):
-    path = written(tmp_path, pause=0.5)
-    study, store, log = read_study(path), tmp_path / "runs.sqlite", tmp_path / "log"
-    for victim in ("runner", "worker", "runner"):
-        kept = rows(store)
-        before = len(begun(log)) if log.exists() else 0
-        process = runner(path, store, log=log)
-        wait_for(process, "finished", 3)
-        workers = workers_of(process.pid)
-        assert len(workers) == 2
-        os.kill(workers[0] if victim == "worker" else process.pid, signal.SIGKILL)
-        if victim == "worker":
-            # It goes on with new workers.
-            wait_for(process, "finished", 3)
+@pytest.mark.parametrize(
+    "victims",
+    [
+        pytest.param(["worker"], id="both"),
+        pytest.param(["runner", "worker", "runner"], id="in turns", marks=pytest.mark.slow),
+    ],
+)
+def test_nothing_is_lost_or_doubled_by_killing_runner_and_workers(victims, undisturbed, tmp_path):
+    path, store, log = written(tmp_path), tmp_path / "runs.sqlite", tmp_path / "log"
+    study, tickets = read_study(path), Tickets(tmp_path / "tickets")
+    log.touch()
+    for victim in victims:
+        kept, before, done = rows(store), len(begun(log)), 3
+        tickets.give(3)
+        variables = {small_study.LOG: log, TICKETS: tickets.folder}
+        with runner(path, store, variables=variables) as process:
+            process.lines("finished", 3)
+            # Two more have begun, and wait.
+            wait_until(lambda start=before: len(begun(log)) == start + 5, process)
+            workers = workers_of(process.pid)
+            assert len(workers) == 2
+            if victim == "worker":
+                os.kill(workers[0], signal.SIGKILL)
+                # It goes on with new workers; three runs have begun, and one of them again later.
+                wait_until(lambda start=before: len(begun(log)) == start + 6, process)
+                tickets.give(3)
+                process.lines("finished", 3)
+                done += 3
+                workers += workers_of(process.pid)
             process.kill()
-        process.communicate()
-        ends = time.monotonic() + 20
-        while any(map(is_running, workers)) and time.monotonic() < ends:
-            time.sleep(0.05)
-        assert not any(map(is_running, workers))
+        wait_for_the_end_of(workers)
         after = rows(store)
         assert after[: len(kept)] == kept
-        assert len(after) >= len(kept) + 3
+        assert len(after) == len(kept) + done
         # What the store had was not begun again.
         stored = {tuple(json.loads(each)) for _, each, _ in kept}
         assert not stored & set(begun(log)[before:])
-    status = run_study(study, store=store, jobs=2)
+    status = run_study(study, store=store, jobs=1)
     assert status.failures == [] and status.done == 24
     assert tables(study, store) == undisturbed
     keys = [key for key, *_ in rows(store)]
@@ -228,48 +167,54 @@ def rows(store):
 
 
 @kills
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_done_and_ends_the_workers(undisturbed, tmp_path):
-    path, store = written(tmp_path, pause=0.5), tmp_path / "runs.sqlite"
-    process = runner(path, store, start_new_session=True)
-    wait_for(process, "finished", 2)
-    workers = workers_of(process.pid)
-    with pytest.raises(BadInput, match=f"process {process.pid}"), only_one(store):
-        pass
-    # A terminal sends the signal to all processes of the command.
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert out.splitlines()[-1] == "stopped" and "Traceback" not in err
+    path, store = written(tmp_path), tmp_path / "runs.sqlite"
+    tickets = Tickets(tmp_path / "tickets", 2)
+    variables = {TICKETS: tickets.folder}
+    with runner(path, store, variables=variables, start_new_session=True) as process:
+        process.lines("finished", 2)
+        workers = workers_of(process.pid)
+        assert len(workers) == 2
+        with pytest.raises(BadInput, match=f"process {process.pid}"), only_one(store):
+            pass
+        # A terminal sends the signal to all processes of the command.
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.rest().splitlines()[-1] == "stopped"
+        assert "Traceback" not in process.complaints()
     assert not any(map(is_running, workers))
     study = read_study(path)
-    assert 2 <= status_of(study, store).done < 24
+    assert status_of(study, store).done == 2
     run_study(study, store=store, jobs=1)
     assert tables(study, store) == undisturbed
 
 
 @kills
 def test_ctrl_c_ends_the_command_with_130_and_the_same_command_goes_on(tmp_path):
-    path, store = written(tmp_path, pause=0.5), tmp_path / "runs.sqlite"
+    path, store, log = written(tmp_path), tmp_path / "runs.sqlite", tmp_path / "log"
     command = "import small_study; from hitrate_lab.cli.study import study_app; study_app()"
     words = [sys.executable, "-c", command, "run", path, "--jobs", "1", "--store", store]
-    process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-    )
-    study = read_study(path)
-    ends = time.monotonic() + 30
-    while status_of(study, store).done < 2 and time.monotonic() < ends:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert process.returncode == 130
+    tickets = Tickets(tmp_path / "tickets", 2)
+    log.touch()
+    variables = environment(**{small_study.LOG: log, TICKETS: tickets.folder})
+    with Watched(words, env=variables) as process:
+        # Two are done, the third waits.
+        wait_until(lambda: len(begun(log)) == 3, process)
+        process.send_signal(signal.SIGINT)
+        out, err = process.rest(), process.complaints()
+        assert process.returncode == 130
     assert err.splitlines()[0].startswith("small: 0 of 24 runs")
     assert err.splitlines()[-1].startswith("hitrate: stopped; what is done is kept")
-    assert f"small: {status_of(study, store).done} of 24 runs done" in out
-    again = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=60)
+    assert "small: 2 of 24 runs done" in out
+    tickets.no_more_needed()
+    again = subprocess.run(words, capture_output=True, text=True, env=variables)
     assert again.returncode == 0, again.stderr
     assert "small: 24 of 24 runs done" in again.stdout
+    assert len(begun(log)) == 3 + 22
 
 
 @kills
+@pytest.mark.slow
 def test_a_run_that_kills_its_process_is_the_only_one_that_fails(tmp_path):
     there = tmp_path / "there"
     there.touch()
@@ -325,15 +270,18 @@ def test_jobs_and_clusters_that_make_no_sense_are_refused(study, tmp_path):
 
 
 @kills
+@pytest.mark.slow
 def test_a_cluster_finishes_the_study_when_one_of_its_workers_is_killed(undisturbed, tmp_path):
     pytest.importorskip("distributed")
-    path, store = written(tmp_path, pause=0.15), tmp_path / "runs.sqlite"
-    with Cluster(tmp_path, workers=2) as (address, workers):
-        process = runner(path, store, jobs=0, cluster=address)
-        wait_for(process, "finished", 4)
+    path, store = written(tmp_path), tmp_path / "runs.sqlite"
+    tickets = Tickets(tmp_path / "tickets", 4)
+    cluster = Cluster(tmp_path, workers=2, **{TICKETS: tickets.folder})
+    with cluster as (address, workers), runner(path, store, 0, address) as process:
+        process.lines("finished", 4)
         workers[0].kill()
-        out, err = process.communicate(timeout=90)
-    assert process.returncode == 0, err
+        tickets.no_more_needed()
+        out = process.rest()
+        assert process.returncode == 0, process.complaints()
     assert out.splitlines()[-1] == "ended 24 0"
     study = read_study(path)
     assert tables(study, store) == undisturbed
@@ -341,18 +289,19 @@ def test_a_cluster_finishes_the_study_when_one_of_its_workers_is_killed(undistur
 
 
 @kills
-def test_a_run_that_kills_the_workers_of_a_cluster_is_the_only_one_that_fails(
-    tmp_path, monkeypatch
-):
+@pytest.mark.slow
+def test_a_run_that_kills_the_workers_of_a_cluster_is_the_only_one_that_fails(tmp_path):
     pytest.importorskip("distributed")
-    # Else each has to kill four workers before Dask gives up.
-    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "0")
     there = tmp_path / "there"
     there.touch()
     path, store = written(tmp_path, second=f'dies = "{there}"', seeds=1), tmp_path / "runs.sqlite"
-    with Cluster(tmp_path, workers=3) as (address, _):
-        out, err = runner(path, store, jobs=0, cluster=address).communicate(timeout=90)
-    assert out.splitlines()[-1] == "ended 2 2", err
+    # Else each has to kill four workers before Dask gives up.
+    variables = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": 0}
+    cluster = Cluster(tmp_path, workers=3, **variables)
+    with cluster as (address, _), runner(path, store, 0, address) as process:
+        out = process.rest()
+        assert process.returncode == 0, process.complaints()
+    assert out.splitlines()[-1] == "ended 2 2"
     failures = status_of(read_study(path), store).failures
     assert [failure["run"] for failure in failures] == ["iris, nine, seed 0", "wine, nine, seed 0"]
     assert all("the process that ran it died" in failure["error"] for failure in failures)
