@@ -1,5 +1,6 @@
 """Trained models: EXACT's recipe against its limits, and descents with a temperature."""
 
+import functools
 import math
 
 import numpy as np
@@ -15,27 +16,33 @@ from hitrate_lab.toy.losses import CASES, zero_and
 EXACT = CASES["exact"]
 
 
-def threshold(example, **options):
-    return anneal(EXACT, example, **options).thresholds[0]
+EXAMPLES = {"first": FIRST, "second": SECOND}
+
+
+@functools.cache
+def model(name, start=None):
+    """What EXACT trains on an example."""
+    (found,) = anneal(EXACT, EXAMPLES[name], start=start).models
+    return found
 
 
 def test_exact_reaches_the_middle_of_the_gap_in_the_first_example():
-    assert threshold(FIRST) == pytest.approx(0.125, abs=0.01)
+    assert model("first").threshold == pytest.approx(0.125, abs=0.01)
 
 
 def test_exact_reaches_the_middle_of_the_best_interval_in_the_second_example():
-    (model,) = anneal(EXACT, SECOND).models
-    assert model.weight > 0
-    assert model.threshold == pytest.approx(-5.5, abs=0.01)
+    assert model("second").weight > 0
+    assert model("second").threshold == pytest.approx(-5.5, abs=0.01)
 
 
 @pytest.mark.parametrize(
     ("example", "start"),
-    [(FIRST, (-2.0,)), (FIRST, (2.0,))]
-    + [(SECOND, start) for start in [(-1.0, 0.0), (0.0, -1.0), (0.1, -3.0)]],
+    [("first", (-2.0,)), ("first", (2.0,))]
+    + [("second", start) for start in [(-1.0, 0.0), (0.0, -1.0), (0.1, -3.0)]],
 )
 def test_exact_does_not_depend_on_the_start(example, start):
-    assert threshold(example, start=start) == pytest.approx(threshold(example), abs=1e-3)
+    found, usual = model(example, start), model(example)
+    assert found.threshold == pytest.approx(usual.threshold, abs=1e-3)
 
 
 @pytest.mark.parametrize("sigma", [10.0, 1.0])
@@ -63,11 +70,13 @@ def test_a_tempered_loss_is_what_exact_does_by_itself(link):
     assert Tempered(case, 0.3)(scores, target).item() == pytest.approx(own.item(), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_falling_noise_leads_all_losses_but_one_to_a_perfect_threshold(results):
     failed = [row.loss for row in results.first if not row.annealed.is_perfect(FIRST)]
     assert failed == ["truncated GCE"]
 
 
+@pytest.mark.slow
 def test_falling_noise_leads_only_bounded_losses_to_the_middle_of_the_best_interval(results):
     near = [
         row.loss
@@ -78,6 +87,7 @@ def test_falling_noise_leads_only_bounded_losses_to_the_middle_of_the_best_inter
     assert near == bounded
 
 
+@pytest.mark.slow
 def test_only_the_point_at_zero_is_missed_by_exact_in_the_second_example(results):
     (row,) = (row for row in results.second if row.loss == "EXACT")
     (model,) = row.annealed.models
@@ -85,6 +95,7 @@ def test_only_the_point_at_zero_is_missed_by_exact_in_the_second_example(results
     assert hits == [1, 1, 1, 0, 1]
 
 
+@pytest.mark.slow
 def test_with_a_temperature_descent_makes_all_losses_but_one_perfect(results):
     failed = [row.loss for row in results.temperatures if row.perfect_step is None]
     assert failed == ["truncated GCE"]
@@ -93,6 +104,7 @@ def test_with_a_temperature_descent_makes_all_losses_but_one_perfect(results):
         assert is_perfect == (row.loss not in failed)
 
 
+@pytest.mark.slow
 def test_without_temperature_only_a_small_sigma_can_be_perfect_and_then_not_from_everywhere(
     results,
 ):

@@ -17,11 +17,22 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
-def test_every_loss_of_the_library_takes_part(results):
+@pytest.fixture(params=["the paper's losses", pytest.param("all losses", marks=pytest.mark.slow)])
+def told(request):
+    """What is printed and drawn."""
+    name = "results" if request.param == "all losses" else "paper_results"
+    return request.getfixturevalue(name)
+
+
+@pytest.mark.slow
+def test_every_loss_of_the_library_takes_part_with_the_minima_that_are_tested(results):
     assert set(LOSSES) <= set(CASES)
     names = [case.name for case in CASES.values()]
     for rows in (results.first, results.second, results.temperatures):
         assert [row.loss for row in rows] == names
+    first, second = results.first, results.second
+    assert [row.lowest for row in first] == list(map(studies.lowest_at_weight_one, CASES.values()))
+    assert [row.lowest for row in second] == list(map(studies.lowest_of_all, CASES.values()))
 
 
 @pytest.mark.parametrize(
@@ -29,8 +40,8 @@ def test_every_loss_of_the_library_takes_part(results):
     [(FIRST, (2 / 3, 2 / 3, 1.0)), (SECOND, (0.6, 0.6, 0.8))],
     ids=["first", "second"],
 )
-def test_accuracies_are_those_of_the_paper(results, example, accuracies):
-    rows = results.first if example is FIRST else results.second
+def test_accuracies_are_those_of_the_paper(told, example, accuracies):
+    rows = told.first if example is FIRST else told.second
     for loss, accuracy in zip(("cross entropy", "hinge", "EXACT"), accuracies, strict=True):
         assert example.paper[loss][1] == accuracy
         (row,) = (row for row in rows if row.loss == loss)
@@ -38,6 +49,7 @@ def test_accuracies_are_those_of_the_paper(results, example, accuracies):
         assert fit.accuracies(example) == pytest.approx((accuracy, accuracy))
 
 
+@pytest.mark.slow
 def test_tables_show_our_numbers_beside_those_of_the_paper(results):
     first = {line[0]: line for line in tables.first_table(results)}
     assert first["cross entropy"][1:3] == ["0.700", "66.7%"]
@@ -51,9 +63,9 @@ def test_tables_show_our_numbers_beside_those_of_the_paper(results):
     assert second["EXACT"][-1] == "-5.35 (80.0%)"
 
 
-def test_text_and_markdown_hold_the_same_cells(results):
+def test_text_and_markdown_hold_the_same_cells(told):
     for _, table in tables.TABLES.values():
-        cells = table(results)
+        cells = table(told)
         text = [re.split(r"\s{2,}", line) for line in tables.as_text(cells).splitlines()]
         markdown = [line[2:-2].split(" | ") for line in tables.as_markdown(cells).splitlines()]
         assert len(text) == len(markdown) == len(cells) + 1
@@ -61,12 +73,13 @@ def test_text_and_markdown_hold_the_same_cells(results):
             assert shown == [cell for cell in line if cell]
 
 
-def test_optima_name_both_thresholds_that_differ_from_the_paper(results):
-    text = "\n".join(tables.optima(results.second))
+def test_optima_name_both_thresholds_that_differ_from_the_paper(told):
+    text = "\n".join(tables.optima(told.second))
     assert "3.3366" in text and "-7.75" in text
     assert "4.0000" in text and "-11" in text
 
 
+@pytest.mark.slow
 def test_the_committed_page_holds_what_the_code_prints(results):
     page = (DOCS / "toy.md").read_text(encoding="utf-8")
     filled = tables.filled(page, results)
@@ -84,6 +97,7 @@ def test_the_page_or_the_readme_shows_a_picture_that_is_committed_and_small(name
     assert 10_000 < (DOCS / "images" / f"{name}.png").stat().st_size < 150_000
 
 
+@pytest.mark.slow
 def test_command_prints_the_tables_fills_the_page_and_draws_the_same_pictures_twice(
     results, tmp_path, capsys, monkeypatch
 ):
@@ -105,9 +119,9 @@ def test_command_prints_the_tables_fills_the_page_and_draws_the_same_pictures_tw
         assert first == copy == again
 
 
-def test_the_picture_of_the_readme_shows_both_examples(results):
+def test_the_picture_of_the_readme_shows_both_examples(told):
     backend = pytest.importorskip("matplotlib.backends.backend_agg")
-    figure = figures.draw_summary(results)
+    figure = figures.draw_summary(told)
     left, right = figure.axes
     assert len(left.get_legend().get_texts()) == 5
     words = " ".join(text.get_text() for axes in (left, right) for text in axes.texts)
@@ -122,9 +136,9 @@ def test_the_picture_of_the_readme_shows_both_examples(results):
 
 
 @pytest.mark.parametrize("name", figures.FIGURES)
-def test_a_picture_cuts_nothing_off_and_no_two_texts_overlap(results, name):
+def test_a_picture_cuts_nothing_off_and_no_two_texts_overlap(told, name):
     backend = pytest.importorskip("matplotlib.backends.backend_agg")
-    figure = figures.FIGURES[name](results)
+    figure = figures.FIGURES[name](told)
     renderer = backend.FigureCanvasAgg(figure).get_renderer()
     figure.draw(renderer)
     box, frame = figure.get_tightbbox(renderer), figure.bbox_inches.padded(0.01)
