@@ -1,43 +1,34 @@
-"""The command `hitrate`, as a process of its own."""
+"""The command `hitrate`: in this process where that will do, else as one of its own."""
 
-import contextlib
 import json
 import os
 import re
 import shlex
 import signal
-import sqlite3
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
 from fuzzed_csv import TARGET, fuzzed_csv
 from typer.testing import CliRunner
+from watched import TICKETS, Tickets, Watched, environment, wait_until
 
+import hitrate.sklearn.mlp_training as network
 from hitrate_lab.cli.app import app
-from hitrate_lab.protocols import one_run
 
 QUICK = ["--models", "linear", "--folds", "3", "--repeats", "1", "--trials", "1", "--jobs", "1"]
 
 
 def hitrate(*words, cwd, **more):
-    """Run the command and wait for it."""
+    """Run the command as a process and wait for it."""
     command = [sys.executable, "-m", "hitrate_lab", *map(str, words)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=180, **more)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, **more)
 
 
-def stored_runs(path):
-    """How many runs a store has, also one that is being written to."""
-    if not path.exists():
-        return 0
-    try:
-        with contextlib.closing(sqlite3.connect(path)) as store:
-            return store.execute("SELECT count(*) FROM runs").fetchone()[0]
-    except sqlite3.OperationalError:
-        return 0
+def here(*words):
+    """Run the command in this process, and in the folder that it is in."""
+    return CliRunner().invoke(app, [*map(str, words)])
 
 
 def files_in(folder):
@@ -57,7 +48,7 @@ def table(tmp_path):
     return path
 
 
-def test_compare_fit_and_predict_follow_one_another(table, tmp_path):
+def test_compare_fit_and_predict_follow_one_another(table, tmp_path, monkeypatch):
     compared = hitrate("compare", table, "--target", "won", *QUICK, cwd=tmp_path)
     assert compared.returncode == 0, compared.stderr
     assert "logistic regression" in compared.stdout
@@ -69,10 +60,11 @@ def test_compare_fit_and_predict_follow_one_another(table, tmp_path):
     page = (tmp_path / "hitrate-sales" / "report.html").read_text()
     assert document["advice"] in page
 
-    fitted = hitrate("fit", table, "--target", "won", "--out", "model", cwd=tmp_path)
-    assert fitted.returncode == 0, fitted.stderr
-    predicted = hitrate("predict", "model", table, "--out", "p.csv", cwd=tmp_path)
-    assert predicted.returncode == 0, predicted.stderr
+    monkeypatch.chdir(tmp_path)
+    fitted = here("fit", table, "--target", "won", "--out", "model")
+    assert fitted.exit_code == 0, fitted.stderr
+    predicted = here("predict", "model", table, "--out", "p.csv")
+    assert predicted.exit_code == 0, predicted.stderr
     lines = (tmp_path / "p.csv").read_text().splitlines()
     assert lines[0] == "prediction,p(no),p(yes)"
     assert len(lines) == 61
@@ -82,19 +74,17 @@ def test_compare_fit_and_predict_follow_one_another(table, tmp_path):
         assert label in ("no", "yes")
 
 
-def test_json_is_all_that_is_printed(table, tmp_path):
-    compared = hitrate("compare", table, "--target", "won", *QUICK, "--json", cwd=tmp_path)
+def test_json_is_all_that_is_printed(table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    compared = here("compare", table, "--target", "won", *QUICK, "--json")
     document = json.loads(compared.stdout)
     assert document["format"] == "hitrate comparison"
     kept = json.loads((tmp_path / "hitrate-sales" / "comparison.json").read_text())
     assert kept["methods"] == document["methods"]
 
-    run = CliRunner().invoke(
-        app, ["fit", str(table), "--target", "won", "--out", str(tmp_path / "m"), "--json"]
-    )
+    run = here("fit", table, "--target", "won", "--out", "m", "--json")
     assert json.loads(run.stdout)["classes"] == ["no", "yes"]
-    words = ["predict", tmp_path / "m", table, "--out", tmp_path / "p.tsv", "--json"]
-    run = CliRunner().invoke(app, [str(word) for word in words])
+    run = here("predict", "m", table, "--out", "p.tsv", "--json")
     found = json.loads(run.stdout)
     assert found["rows"] == 60 == sum(found["counts"].values())
     right = sum(
@@ -108,35 +98,57 @@ def test_json_is_all_that_is_printed(table, tmp_path):
     assert found["accuracy"] == pytest.approx(right / 60)
 
 
-def test_the_same_command_runs_nothing_twice(table, tmp_path):
+def test_the_same_command_runs_nothing_twice(table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     words = ("compare", table, "--target", "won", *QUICK, "--json")
-    first = json.loads(hitrate(*words, cwd=tmp_path).stdout)
-    again = json.loads(hitrate(*words, cwd=tmp_path).stdout)
+    first = json.loads(here(*words).stdout)
+    again = json.loads(here(*words).stdout)
     # Seconds of a run that was done again would differ.
     assert again["methods"] == first["methods"]
-    more = json.loads(hitrate(*words, "--repeats", "2", cwd=tmp_path).stdout)
+    more = json.loads(here(*words, "--repeats", "2").stdout)
     before = {method["name"]: method["folds"] for method in first["methods"]}
     assert {m["name"]: m["folds"][:3] for m in more["methods"]} == before
 
 
+# The command, with runs that take tickets.
+HELD = """
+from hitrate_lab.cli import main
+from hitrate_lab.protocols import workers
+from watched import take_ticket
+
+one_run = workers.one_run
+
+
+def with_ticket(*arguments):
+    with open("begun", "a") as log:
+        log.write("x")
+    take_ticket()
+    return one_run(*arguments)
+
+
+workers.one_run = with_ticket
+main()
+"""
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
 def test_ctrl_c_keeps_what_is_done(tmp_path):
-    command = [sys.executable, "-m", "hitrate_lab", "compare", "car", "--jobs", "1"]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    folder = tmp_path / "hitrate-car"
-    while not stored_runs(folder / "runs.sqlite"):
-        assert process.poll() is None
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    tickets, begun = Tickets(tmp_path / "tickets", 2), tmp_path / "begun"
+    begun.touch()
+    words = [sys.executable, "-c", HELD, "compare", "iris", *QUICK]
+    variables = environment(**{TICKETS: tickets.folder})
+    with Watched(words, cwd=tmp_path, env=variables) as process:
+        # Two are done, the third waits.
+        wait_until(lambda: begun.read_text() == "xxx", process)
+        process.send_signal(signal.SIGINT)
+        out, err = process.rest(), process.complaints()
+        assert process.returncode == 130
     assert "the same command goes on from here" in err
     assert "Traceback" not in err
+    folder = tmp_path / "hitrate-iris"
     document = json.loads((folder / "comparison.json").read_text())
     assert not document["complete"]
-    assert 0 < document["done"] < document["planned"] == 40
+    assert (document["done"], document["planned"]) == (2, 6)
     assert "Report" in out
     assert (folder / "report.html").exists()
 
@@ -144,30 +156,28 @@ def test_ctrl_c_keeps_what_is_done(tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
 def test_ctrl_c_during_a_fit_leaves_no_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    pressed = []
+    accuracy, epochs = network._accuracy, []
 
-    def press():
-        pressed.append(os.kill(os.getpid(), signal.SIGINT))
+    # Pressed in the third epoch of a network, which would be content to stop there.
+    def press(*arguments):
+        epochs.append(len(epochs) + 1)
+        if len(epochs) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return accuracy(*arguments)
 
-    # Pressed while a network trains, which would be content to stop there.
-    original = one_run.best_candidate
-
-    def choose(*args):
-        threading.Timer(1.0, press).start()
-        return original(*args)
-
-    monkeypatch.setattr("hitrate_lab.protocols.one_run.best_candidate", choose)
-    run = CliRunner().invoke(app, ["fit", "digits", "--method", "mlp/exact", "--out", "model"])
-    assert pressed == [None]
+    monkeypatch.setattr(network, "_accuracy", press)
+    run = here("fit", "iris", "--method", "mlp/exact", "--out", "model")
+    assert epochs == [1, 2, 3]
     assert run.exit_code == 130, run.stderr
     assert run.stdout == ""
     assert run.stderr.splitlines()[-1] == "hitrate: stopped"
     assert files_in(tmp_path) == []
 
 
-def test_the_ranking_is_never_cut(table, tmp_path):
-    narrow = {**os.environ, "COLUMNS": "40"}
-    run = hitrate("compare", table, "--target", "won", *QUICK, cwd=tmp_path, env=narrow)
+def test_the_ranking_is_never_cut(table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "40")
+    run = here("compare", table, "--target", "won", *QUICK)
     assert "…" not in run.stdout
     document = json.loads((tmp_path / "hitrate-sales" / "comparison.json").read_text())
     for method in document["methods"]:
@@ -191,6 +201,7 @@ def test_a_reader_that_has_gone_is_no_failure(table, tmp_path):
     assert (tmp_path / "hitrate-sales" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_labels_that_a_terminal_would_act_on_are_spelt_out(tmp_path):
     path = tmp_path / "[final] sales.csv"
     rows = [f"{k % 7},{chr(27)}[31mred" if k % 2 else f"{k % 7 + 9},blau\u00e4" for k in range(40)]
@@ -210,15 +221,15 @@ def test_labels_that_a_terminal_would_act_on_are_spelt_out(tmp_path):
 def test_a_report_of_another_table_is_not_replaced_silently(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, said in (("iris", False), ("iris", False), ("wine", True)):
-        run = CliRunner().invoke(app, ["compare", name, *QUICK, "--out", "here"])
+        run = here("compare", name, *QUICK, "--out", "here")
         assert run.exit_code == 0, run.stderr
         assert ("will be replaced" in run.stderr) is said
 
 
-def test_several_tables_are_ranked_together(tmp_path):
-    words = ("compare", "iris", "wine", *QUICK)
-    run = hitrate(*words, "--out", "both", cwd=tmp_path)
-    assert run.returncode == 0, run.stderr
+def test_several_tables_are_ranked_together(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = here("compare", "iris", "wine", *QUICK, "--out", "both")
+    assert run.exit_code == 0, run.stderr
     document = json.loads((tmp_path / "both" / "comparison.json").read_text())
     assert [each["table"]["name"] for each in document["comparisons"]] == ["iris", "wine"]
     assert "critical" in (tmp_path / "both" / "report.html").read_text().lower()
@@ -251,7 +262,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(case, table, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HITRATE_DATA", str(tmp_path))
     words, named = BAD[case]
-    run = CliRunner().invoke(app, words)
+    run = here(*words)
     assert run.exit_code == 2, run.output
     assert run.stdout == ""
     (line,) = run.stderr.splitlines()
@@ -263,46 +274,47 @@ def test_bad_input_is_one_line_and_leaves_nothing(case, table, tmp_path, monkeyp
 def test_predict_says_which_column_is_missing_and_which_cell_is_wrong(table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["fit", "sales.csv", "--target", "won", "--method", "linear/cross_entropy"]
-    assert CliRunner().invoke(app, [*words, "--out", "model"]).exit_code == 0
+    assert here(*words, "--out", "model").exit_code == 0
     before = files_in(tmp_path)
     for text, named in (("region,note\nnorth,a\n", "price"), ("price,region,note\nx,a,b\n", "'x'")):
         Path("new.csv").write_text(text)
-        run = CliRunner().invoke(app, ["predict", "model", "new.csv", "--out", "p.csv"])
+        run = here("predict", "model", "new.csv", "--out", "p.csv")
         assert run.exit_code == 2
         (line,) = run.stderr.splitlines()
         assert named in line
     assert files_in(tmp_path) == sorted([*before, "new.csv"])
     # A category that was never seen, and a column too many, are no reason to stop.
     Path("new.csv").write_text("price,region,note,more\n1,moon,b,9\n")
-    run = CliRunner().invoke(app, ["predict", "model", "new.csv", "--out", "p.csv"])
+    run = here("predict", "model", "new.csv", "--out", "p.csv")
     assert run.exit_code == 0, run.stderr
 
 
 def test_a_changed_model_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["fit", "iris", "--method", "linear/cross_entropy", "--out", "model"]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    assert here(*words).exit_code == 0
     path = Path("model/model.json")
     path.write_text(path.read_text().replace("iris", "Iris"))
-    run = CliRunner().invoke(app, ["predict", "model", "iris", "--out", "p.csv"])
+    run = here("predict", "model", "iris", "--out", "p.csv")
     assert run.exit_code == 2
     assert "model.json" in run.stderr
     assert not Path("p.csv").exists()
 
 
-def test_300_fuzzed_files_give_a_model_or_one_line(tmp_path, monkeypatch):
+@pytest.mark.parametrize("count", [30, pytest.param(300, marks=pytest.mark.slow)])
+def test_fuzzed_files_give_a_model_or_one_line(count, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fits = 0
-    for seed in range(300):
+    for seed in range(count):
         data, suffix = fuzzed_csv(seed)
         source = Path(f"fuzz{seed}{suffix}")
         source.write_bytes(data)
         words = ["fit", str(source), "--target", TARGET, "--method", "linear/cross_entropy"]
-        run = CliRunner().invoke(app, [*words, "--trials", "1", "--out", "model"])
+        run = here(*words, "--trials", "1", "--out", "model")
         said = [line for line in run.stderr.splitlines() if "note: " not in line]
         if run.exit_code == 0:
             fits += 1
-            run = CliRunner().invoke(app, ["predict", "model", str(source), "--out", "p.csv"])
+            run = here("predict", "model", str(source), "--out", "p.csv")
             assert run.exit_code == 0, (seed, run.stderr)
             for path in sorted(Path("model").iterdir()):
                 path.unlink()
@@ -315,7 +327,7 @@ def test_300_fuzzed_files_give_a_model_or_one_line(tmp_path, monkeypatch):
         assert files_in(tmp_path) == [source.name], seed
         source.unlink()
     # Both happen often: neither half of this test is empty.
-    assert 60 < fits < 240
+    assert count / 5 < fits < 4 * count / 5
 
 
 def test_a_fault_of_ours_is_one_line_and_exit_code_1(monkeypatch):
@@ -325,7 +337,7 @@ def test_a_fault_of_ours_is_one_line_and_exit_code_1(monkeypatch):
         raise RuntimeError("what nobody\nthought of")
 
     monkeypatch.setattr(hitrate_lab.data, "read_table", broken)
-    run = CliRunner().invoke(app, ["compare", "iris"])
+    run = here("compare", "iris")
     assert run.exit_code == 1
     first, second = run.stderr.splitlines()
     assert first == "hitrate: RuntimeError: what nobody thought of"
@@ -333,14 +345,15 @@ def test_a_fault_of_ours_is_one_line_and_exit_code_1(monkeypatch):
 
 
 def test_wrong_usage_is_exit_code_2_and_help_is_0(tmp_path):
-    assert CliRunner().invoke(app, ["compare", "iris", "--no-such-option"]).exit_code == 2
-    assert CliRunner().invoke(app, ["compare"]).exit_code == 2
+    assert here("compare", "iris", "--no-such-option").exit_code == 2
+    assert here("compare").exit_code == 2
     for words in (["--help"], ["compare", "--help"], ["--version"]):
-        run = CliRunner().invoke(app, words)
+        run = here(*words)
         assert run.exit_code == 0
         assert run.stdout
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_run_as_they_stand(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text()

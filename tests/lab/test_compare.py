@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import threading
 
 import numpy as np
 import pandas as pd
@@ -13,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 
+import hitrate.sklearn.mlp_training as network
 from hitrate_lab.data import BadInput, Columns, Table, read_table
 from hitrate_lab.models import methods as registry
 from hitrate_lab.protocols.compare import Interrupted, compare
@@ -21,6 +21,8 @@ from hitrate_lab.protocols.lock import only_one
 from hitrate_lab.store import Store
 
 QUICK = {"models": ["linear"], "folds": 3, "repeats": 2, "trials": 2, "jobs": 1}
+# Where two methods and three folds are enough.
+SMALL = {**QUICK, "repeats": 1, "trials": 1}
 
 
 def small_table(labels):
@@ -118,6 +120,7 @@ def test_the_chosen_parameters_are_the_first_of_those_most_accurate_on_the_inner
         assert run.result["parameters"] == best["parameters"]
 
 
+@pytest.mark.slow
 def test_exact_beats_logistic_regression_on_car(tmp_path):
     settings = {**QUICK, "folds": 5, "repeats": 1, "trials": 4}
     document = compare(read_table("car"), store=tmp_path / "runs.sqlite", **settings)
@@ -177,6 +180,7 @@ def test_more_methods_need_only_their_own_runs(wine, finished):
         assert store.runs()[:12] == runs
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_document(wine, finished, tmp_path):
     document, *_ = finished
     parallel = compare(wine, store=tmp_path / "runs.sqlite", **{**QUICK, "jobs": 2})
@@ -184,22 +188,22 @@ def test_several_processes_give_the_same_document(wine, finished, tmp_path):
     assert timeless(parallel) == timeless(document)
 
 
-def test_another_seed_deals_other_folds(wine, finished, tmp_path):
-    document, *_ = finished
-    other = compare(wine, store=tmp_path / "runs.sqlite", seed=1, **QUICK)
+def test_another_seed_deals_other_folds(wine, tmp_path):
+    document = compare(wine, store=tmp_path / "one.sqlite", **SMALL)
+    other = compare(wine, store=tmp_path / "other.sqlite", seed=1, **SMALL)
     assert other["methods"] != document["methods"]
 
 
 def test_without_time_every_method_still_has_its_first_fold(wine, tmp_path):
     path = tmp_path / "runs.sqlite"
-    document = compare(wine, store=path, time_budget=0, **QUICK)
-    assert (document["complete"], document["done"], document["planned"]) == (False, 2, 12)
+    document = compare(wine, store=path, time_budget=0, **SMALL)
+    assert (document["complete"], document["done"], document["planned"]) == (False, 2, 6)
     for method in document["methods"]:
         assert [(fold["repeat"], fold["fold"]) for fold in method["folds"]] == [(0, 0)]
         assert method["accuracy"]["low"] is None
-    assert document["advice"].startswith("So far, on 1 fold of 6: ")
+    assert document["advice"].startswith("So far, on 1 fold of 3: ")
     assert json.loads(json.dumps(document, allow_nan=False)) == document
-    assert compare(wine, store=path, **QUICK)["complete"]
+    assert compare(wine, store=path, **SMALL)["complete"]
 
 
 def test_a_method_that_fails_is_kept_with_its_traceback_and_does_not_stop_others(
@@ -248,29 +252,32 @@ def test_ctrl_c_keeps_what_is_done_and_shows_it(wine, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted) as caught:
-        compare(wine, store=path, observer=press, **QUICK)
+        compare(wine, store=path, observer=press, **SMALL)
     assert isinstance(caught.value, KeyboardInterrupt)
     partial = caught.value.document
     assert (partial["done"], partial["complete"]) == (3, False)
-    assert compare(wine, store=path, **QUICK)["complete"]
+    assert compare(wine, store=path, **SMALL)["complete"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal to this process")
-def test_a_network_that_ctrl_c_stopped_early_is_no_result(tmp_path):
+def test_a_network_that_ctrl_c_stopped_early_is_no_result(wine, tmp_path, monkeypatch):
     path = tmp_path / "runs.sqlite"
-    table = read_table("digits")
-    timer = threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT))
+    accuracy, epochs = network._accuracy, []
 
-    def begin(event):
-        if event.kind == "started" and not timer.is_alive() and not event.done:
-            timer.start()
+    # Pressed in the third epoch, after which a network is content to stop.
+    def press(*arguments):
+        epochs.append(len(epochs) + 1)
+        if len(epochs) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return accuracy(*arguments)
 
+    monkeypatch.setattr(network, "_accuracy", press)
     with pytest.raises(Interrupted):
-        compare(table, store=path, models=["mlp"], jobs=1, observer=begin)
+        compare(wine, store=path, models=["mlp"], jobs=1)
+    assert epochs == [1, 2, 3]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with Store(path) as store:
-        for run in store.runs():
-            assert not any("interrupted" in each for each in run.result["warnings"])
+        assert store.runs() == []
 
 
 def test_two_comparisons_do_not_share_a_store_at_the_same_time(wine, tmp_path):
@@ -283,7 +290,7 @@ def test_two_comparisons_do_not_share_a_store_at_the_same_time(wine, tmp_path):
 
 def test_a_small_class_makes_fewer_folds_with_a_note(tmp_path):
     table = small_table(["a"] * 30 + ["b"] * 30 + ["c"] * 3)
-    document = compare(table, store=tmp_path / "runs.sqlite", **{**QUICK, "folds": 5})
+    document = compare(table, store=tmp_path / "runs.sqlite", **{**SMALL, "folds": 5})
     assert document["settings"]["folds"] == 3
     assert document["complete"]
     assert "3 folds instead of 5: the smallest class has 3 rows" in document["table"]["notes"]
@@ -291,7 +298,7 @@ def test_a_small_class_makes_fewer_folds_with_a_note(tmp_path):
 
 def test_a_class_of_two_rows_still_works(tmp_path):
     table = small_table(["a"] * 10 + ["b"] * 2 + ["c"] * 10)
-    document = compare(table, store=tmp_path / "runs.sqlite", **QUICK)
+    document = compare(table, store=tmp_path / "runs.sqlite", **SMALL)
     assert (document["settings"]["folds"], document["complete"]) == (2, True)
 
 
