@@ -79,7 +79,7 @@ def test_slopes_are_differences_of_the_loss(classes, noise):
 
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("link", ROW_LINKS)
-@pytest.mark.parametrize("classes", [1, 2, 4])
+@pytest.mark.parametrize("classes", [1, pytest.param(2, marks=pytest.mark.slow), 4])
 def test_curvatures_are_at_least_the_losss_own(classes, link, noise):
     objective = BoostingObjective(link, noise=noise, sigma=0.7, max_step=1e9)
     scores, target = some_scores(classes, rows=12)
@@ -181,6 +181,10 @@ OBJECTIVES = {
     "error": {"link": "error"},
     "exact": {"link": "error", "noise": "normal"},
 }
+often_two_objectives = pytest.mark.parametrize(
+    "name",
+    ["default", "exact", *(pytest.param(n, marks=pytest.mark.slow) for n in ("focused", "error"))],
+)
 
 
 @pytest.fixture(params=DATA)
@@ -201,7 +205,7 @@ class TestXGBoost:
     def model(self, **arguments):
         return self.xgboost.XGBClassifier(n_estimators=30, n_jobs=1, **arguments)
 
-    @pytest.mark.parametrize("name", OBJECTIVES)
+    @often_two_objectives
     def test_its_classifier_is_as_accurate_as_by_default(self, split, name):
         x, x_test, y, y_test, margin = split
         plain = self.model().fit(x, y).score(x_test, y_test)
@@ -256,7 +260,7 @@ class TestLightGBM:
         rounds = {"n_estimators": 30, "learning_rate": 0.3}
         return self.classifier(n_jobs=1, verbose=-1, **rounds, **arguments)
 
-    @pytest.mark.parametrize("name", OBJECTIVES)
+    @often_two_objectives
     def test_its_classifier_is_as_accurate_as_by_default(self, split, name):
         x, x_test, y, y_test, margin = split
         plain = self.model().fit(x, y).score(x_test, y_test)

@@ -1,5 +1,7 @@
 """Many models at once against one at a time, and closed forms against autograd."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -67,9 +69,17 @@ def near(found, wanted):
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=5e-6)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("classes", [2, 3])
+# Each architecture and number of classes, and optimizers that differ most.
+OFTEN = [("linear", "momentum", 3), ("one hidden layer", "adam", 2)]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "optimizer", "classes"),
+    [
+        pytest.param(*each, marks=[] if each in OFTEN else [pytest.mark.slow])
+        for each in itertools.product(ARCHITECTURES, OPTIMIZERS, (2, 3))
+    ],
+)
 def test_every_copy_is_the_model_that_a_plain_loop_trains(architecture, optimizer, classes):
     split, setting = made(classes), Setting(architecture, 6, 8, OPTIMIZERS[optimizer])
     # Adam divides sums that cancel by their own size: what is rounding becomes a step.

@@ -112,6 +112,7 @@ def test_half_the_trace_is_what_noise_adds_to_the_loss_in_a_step(iris, loss):
     assert added == pytest.approx(rate**2 * noise.trace / 2, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_estimate_is_as_far_off_as_its_standard_error_says(iris):
     x, y = iris
     logits = network_logits(LAYERS["one hidden layer"])

@@ -143,7 +143,9 @@ COPIES = {
     ("loss", "rivals"),
     [("cross_entropy", None), ("hinge", "max"), ("hinge", "mean_over_rivals"), ("exact", None)],
 )
-@pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
+@pytest.mark.parametrize(
+    "load", [load_wine, pytest.param(load_breast_cancer, marks=pytest.mark.slow)]
+)
 def test_many_at_once_are_what_one_after_the_other_gives(loss, rivals, load):
     x, y = standardised(load)
     common = {
@@ -163,6 +165,7 @@ def test_many_at_once_are_what_one_after_the_other_gives(loss, rivals, load):
             assert np.array_equal(classes[s, k], predicted(one, x))
 
 
+@pytest.mark.slow
 def test_weights_stay_finite_when_gradients_have_become_zero():
     # All rows are right by far: a running mean of the norms goes to 0 with them.
     x, y = standardised(load_wine)

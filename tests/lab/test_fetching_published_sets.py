@@ -165,7 +165,7 @@ def serve_uci(server, published, name, *, features=None):
             server.pages[path] = features(content)
 
 
-@pytest.mark.parametrize("name", ["iris", "musk-2"])
+@pytest.mark.parametrize("name", ["iris", pytest.param("musk-2", marks=pytest.mark.slow)])
 def test_sets_with_published_splits_are_fetched_and_packed(name, server, tmp_path, published):
     serve_uci(server, published, name)
     fetch(f"uci121/{name}", tmp_path, mirror=server.address)

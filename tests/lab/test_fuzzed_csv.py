@@ -8,17 +8,11 @@ from fuzzed_csv import TARGET, fuzzed_csv
 
 from hitrate_lab.data import BadInput, Columns, read_table
 
-SEEDS, PARTS = 300, 6
 
-
-@pytest.fixture(scope="module")
-def outcomes():
-    return Counter()
-
-
-@pytest.mark.parametrize("part", range(PARTS))
-def test_a_file_becomes_a_table_or_one_line(part, tmp_path, outcomes):
-    for seed in range(part, SEEDS, PARTS):
+@pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.slow)])
+def test_a_file_becomes_a_table_or_one_line(count, tmp_path):
+    outcomes = Counter()
+    for seed in range(count):
         data, ending = fuzzed_csv(seed)
         path = tmp_path / f"fuzzed{seed}{ending}"
         path.write_bytes(data)
@@ -37,13 +31,8 @@ def test_a_file_becomes_a_table_or_one_line(part, tmp_path, outcomes):
         again = Columns.from_json(columns.to_json()).transform(table.features)
         np.testing.assert_array_equal(again, x)
         outcomes["read"] += 1
-
-
-def test_the_files_are_neither_all_good_nor_all_bad(outcomes):
-    if outcomes.total() < SEEDS:
-        pytest.skip("needs the parts above")
-    assert outcomes["read"] >= SEEDS / 4
-    assert outcomes["refused"] >= SEEDS / 4
+    # The files are neither all good nor all bad.
+    assert min(outcomes["read"], outcomes["refused"]) >= count / 4
 
 
 def test_a_seed_gives_the_same_file_again():

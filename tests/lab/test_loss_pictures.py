@@ -28,6 +28,8 @@ def legend_labels(figure):
 
 
 NAMES = (*LOSSES, "figure_1", "links", "schedules")
+# One of a loss, one with a single panel, one with many curves.
+OFTEN = ("exact", "figure_1", "links")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,10 @@ def test_there_is_a_picture_for_every_loss(pictures):
     assert tuple(pictures) == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in OFTEN else [pytest.mark.slow]) for name in NAMES],
+)
 def test_a_picture_shows_something_and_cuts_nothing_off(pictures, name):
     figure = pictures[name]
     canvas = drawn(figure)

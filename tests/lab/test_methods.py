@@ -35,9 +35,21 @@ def by_name(name):
     return method
 
 
-@pytest.mark.parametrize("method", EVERY, ids=lambda method: method.name)
-def test_every_method_learns_labels_that_are_words(method, wine):
-    x, y = wine
+@pytest.mark.parametrize("name", KINDS)
+def test_a_method_learns_labels_that_are_words(name, wine):
+    check_that_it_learns(by_name(name), *wine)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_learns_labels_that_are_words_under_every_loss(model, wine):
+    found = [method for method in EVERY if method.name.startswith(f"{model}/")]
+    assert len(found) >= 4
+    for method in found:
+        check_that_it_learns(method, *wine)
+
+
+def check_that_it_learns(method, x, y):
     parameters = method.candidates(1, len(x[::2]))[0]
     model = method.build(parameters, seed=0).fit(x[::2], y[::2])
     p = model.predict_proba(x[1::2])
@@ -58,7 +70,10 @@ def test_two_classes_and_sparse_features_are_learned_too(name, wine):
     assert model.predict_proba(x).shape == (len(y), 2)
 
 
-@pytest.mark.parametrize("name", KINDS)
+# Trees take as long as all others.
+@pytest.mark.parametrize(
+    "name", [*KINDS[:3], *(pytest.param(name, marks=pytest.mark.slow) for name in KINDS[3:])]
+)
 def test_the_same_seed_gives_the_same_model(name, wine):
     x, y = wine
     method = by_name(name)

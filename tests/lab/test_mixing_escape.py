@@ -42,6 +42,7 @@ def spec_of(study, data_set, model, **changes):
     raise AssertionError(data_set)
 
 
+@pytest.mark.slow
 def test_data_sets_are_every_eleventh_by_their_training_rows(study, published):
     sizes = []
     for name in names("uci121", data_dir=published):

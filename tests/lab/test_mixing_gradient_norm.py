@@ -82,6 +82,7 @@ def test_factors_of_the_file_are_those_of_the_equations(study):
     assert (written["CE x 4/3"], written["CE x 3/2"]) == pytest.approx((by_21[0], by_22[0]))
 
 
+@pytest.mark.slow
 def test_data_sets_are_all_of_middle_size(study, published):
     found = []
     for name in names("uci121", data_dir=published):
@@ -184,6 +185,7 @@ def report(study, tmp_path_factory):
     return document(study, store)
 
 
+@pytest.mark.slow
 def test_the_committed_runs_show_what_the_page_says(report):
     linear, hidden = report["rankings"]
     for ranking in (linear, hidden):

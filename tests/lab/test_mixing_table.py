@@ -14,7 +14,7 @@ from hitrate_lab.data import BadInput
 from hitrate_lab.data.published import names
 from hitrate_lab.protocols import mixing_table
 from hitrate_lab.protocols.mixing_summary import summary, tables
-from hitrate_lab.study import document, markdown, read_study, run_study
+from hitrate_lab.study import document, markdown, read_study, run_study, status_of
 from hitrate_lab.study.report import load
 from hitrate_lab.training import History, Optimizer, Setting, Split, Variant, train_one
 
@@ -223,8 +223,8 @@ def test_committed_runs_are_loaded_once(tmp_path):
     store = tmp_path / "runs.sqlite"
     assert load(results, store) == 240
     assert load(results, store) == 0
-    report = document(read_study(SIX), store)
-    assert (report["done"], report["failed"]) == (240, 0)
+    status = status_of(read_study(SIX), store)
+    assert (status.done, status.failed, status.missing) == (240, 0, 0)
 
 
 def test_a_file_that_holds_no_runs_is_said_in_one_line(tmp_path):

@@ -69,11 +69,18 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["breast-cancer", "car"])
-@pytest.mark.parametrize(("model", "loss"), METHODS, ids=map("/".join, METHODS))
-def test_a_loaded_model_predicts_exactly_what_it_did(name, model, loss, tmp_path):
+@pytest.mark.parametrize("model", ["linear", "mlp", *HOSTS])
+@pytest.mark.parametrize("losses", ["exact", pytest.param("all", marks=pytest.mark.slow)])
+def test_a_loaded_model_predicts_exactly_what_it_did(name, model, losses, tmp_path):
+    for each, loss in METHODS:
+        if each == model and losses in (loss, "all"):
+            check_that_it_comes_back(name, model, loss, tmp_path / loss)
+
+
+def check_that_it_comes_back(name, model, loss, folder):
     saved, features = fitted(name, model, loss)
-    save_model(tmp_path / "model", saved)
-    loaded = load_model(tmp_path / "model")
+    save_model(folder, saved)
+    loaded = load_model(folder)
     assert loaded.about == saved.about and loaded.classes == read_table(name).classes
     np.testing.assert_array_equal(loaded.predict(features), saved.predict(features))
     found, expected = loaded.predict_proba(features), saved.predict_proba(features)

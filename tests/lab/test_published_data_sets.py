@@ -61,7 +61,18 @@ TEN = {
     ),
     "wine": (142, 36, 13, {"1": 59, "2": 71, "3": 48}),
 }
-ten = pytest.mark.parametrize("name", TEN)
+# Numbers and words, gaps in them, an official test part.
+OFTEN = ("annealing", "car", "cylinder-bands")
+
+
+def often_some(names):
+    """Data sets one by one, of which only some are for every change."""
+    return pytest.mark.parametrize(
+        "name", [pytest.param(n, marks=[] if n in OFTEN else [pytest.mark.slow]) for n in names]
+    )
+
+
+ten = often_some(TEN)
 
 # Columns of "Sklearn" in Tables 1 and 2 of the EXACT paper, with the regularisation of Table 8.
 # mice-protein and dry-bean have none, and where a solver stops decides their last digits.
@@ -107,7 +118,7 @@ def test_the_ten_have_their_rows_and_classes(name, follow, published):
     assert features.shape[1] == columns == known_sets()[f"exact/{name}"].features
 
 
-@pytest.mark.parametrize("name", PRINTED)
+@often_some(PRINTED)
 def test_logistic_regression_has_the_accuracies_that_the_paper_prints(name, published):
     regularisation, train, test = PRINTED[name]
     found = read_exact(name, data_dir=published)
@@ -135,6 +146,7 @@ def test_the_page_has_the_accuracies_that_are_checked_here():
     ]
 
 
+@pytest.mark.slow
 def test_the_page_has_the_sizes_of_the_ten(published):
     text = PAGE.read_text(encoding="utf-8").split("## The ten tables")[1].split("Section 5.2")[0]
     for name, train, test, columns, features, classes, split in table(text):
@@ -159,6 +171,7 @@ def test_missing_cells_are_those_of_the_files(name, missing, published):
     assert int(features.isna().sum().sum()) == missing
 
 
+@pytest.mark.slow
 def test_rows_with_missing_cells_of_adult_are_those_that_its_page_counts(published):
     features, _, fixed = read_raw("adult", published)
     rows = features.isna().any(axis=1)
@@ -263,9 +276,20 @@ def provenance(published) -> dict[str, tuple[int, ...]]:
     }
 
 
-@pytest.mark.parametrize("name", names("uci121", data_dir=Path("nowhere")))
-def test_each_of_the_121_is_as_its_provenance_says(name, published):
-    rows, features, classes, train, validation, test, fixed = provenance(published)[name]
+SETS = names("uci121", data_dir=Path("nowhere"))
+
+
+@pytest.mark.parametrize(
+    "sets", [SETS[::20], pytest.param(SETS, marks=pytest.mark.slow)], ids=["six", "all"]
+)
+def test_the_121_are_as_their_provenance_says(sets, published):
+    told = provenance(published)
+    for name in sets:
+        check_set(name, told[name], published)
+
+
+def check_set(name, told, published):
+    rows, features, classes, train, validation, test, fixed = told
     found = read_uci(name, data_dir=published)
     assert found.X_train.shape == (train, features)
     assert found.X_validation.shape == (validation, features)

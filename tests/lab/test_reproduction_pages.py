@@ -23,7 +23,14 @@ def pages():
     return sorted(f"reproduction/{path.name}" for path in (DOCS / "reproduction").glob("*.md"))
 
 
-@pytest.mark.parametrize("page", pages())
+# The others have many runs.
+OFTEN = "reproduction/exact_cost.md"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[] if page == OFTEN else [pytest.mark.slow]) for page in pages()],
+)
 def test_writing_a_page_anew_changes_nothing(page, maker):
     assert maker.written(page) == (DOCS / page).read_text(encoding="utf-8")
 

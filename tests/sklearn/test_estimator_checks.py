@@ -1,16 +1,22 @@
-"""scikit-learn's own checks of an estimator, for every way to use it."""
+"""scikit-learn's own checks of an estimator: all of them in three ways to use one, else some."""
 
 import pytest
 from expected_failures import ESTIMATORS, EXPECTED, EXPECTED_OF_NETWORK, NETWORKS
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import (
+    check_estimator,
+    estimator_checks_generator,
+    parametrize_with_checks,
+)
 
 from hitrate.sklearn import AccuracyClassifier, AccuracyMLPClassifier
 
-
 # One fit at a time may take few rows of few classes: what is said about convergence is no error.
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+may_not_converge = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@may_not_converge
 @parametrize_with_checks(
-    [AccuracyClassifier(**settings) for settings in ESTIMATORS.values()],
+    [AccuracyClassifier(**ESTIMATORS["fixed"])],
     expected_failed_checks=lambda estimator: EXPECTED,
     xfail_strict=True,
 )
@@ -18,10 +24,51 @@ def test_scikit_learn_check(estimator, check):
     check(estimator)
 
 
-@parametrize_with_checks(
-    [AccuracyMLPClassifier(**settings) for settings in NETWORKS.values()],
-    expected_failed_checks=lambda estimator: EXPECTED_OF_NETWORK,
-    xfail_strict=True,
+@pytest.mark.slow
+@may_not_converge
+@pytest.mark.parametrize(
+    ("estimator", "expected"),
+    [
+        (AccuracyClassifier(**ESTIMATORS["defaults"]), EXPECTED),
+        (AccuracyMLPClassifier(**NETWORKS["early stopping"]), EXPECTED_OF_NETWORK),
+    ],
+    ids=["defaults", "network"],
 )
-def test_scikit_learn_check_of_the_network(estimator, check):
-    check(estimator)
+def test_all_checks_of_scikit_learn(estimator, expected):
+    found = check_estimator(estimator, expected_failed_checks=expected, on_skip=None, on_fail=None)
+    by_status = {status: set() for status in ("passed", "skipped", "xfail", "failed")}
+    for each in found:
+        by_status[each["status"]].add(each["check_name"])
+    assert not by_status["failed"], [each["exception"] for each in found if each["exception"]]
+    assert by_status["xfail"] == set(expected)
+    # The one that needs SCIPY_ARRAY_API in the environment.
+    assert by_status["skipped"] <= {"check_array_api_input"}
+    assert len(by_status["passed"]) > 50
+
+
+# Checks that tell ways of training apart; the others are of what all of them share.
+OF_TRAINING = (
+    "check_class_weight_classifiers",
+    "check_classifiers_classes",
+    "check_classifiers_train",
+    "check_estimator_sparse_array",
+    "check_fit2d_1feature",
+    "check_fit_idempotent",
+    "check_methods_subset_invariance",
+)
+
+
+@pytest.mark.slow
+@may_not_converge
+@pytest.mark.parametrize(
+    "estimator",
+    [AccuracyClassifier(**ESTIMATORS["sgd"]), AccuracyMLPClassifier(**NETWORKS["all rows"])],
+    ids=["sgd", "network, all rows"],
+)
+def test_checks_of_training(estimator):
+    left = set(OF_TRAINING)
+    for own, check in estimator_checks_generator(estimator):
+        if check.func.__name__ in OF_TRAINING:
+            check(own)
+            left.discard(check.func.__name__)
+    assert not left

@@ -13,9 +13,9 @@ SGD = {"solver": "sgd", "l2": 0.0, "margin": 0.1, "random_state": 0}
 @pytest.mark.parametrize("thin", [False, True], ids=["dense", "sparse"])
 def test_it_learns_and_counts_its_steps(thin):
     x, y = load_wine(return_X_y=True)
-    model = AccuracyClassifier(**SGD, max_iter=200).fit(sparse.csr_array(x) if thin else x, y)
+    model = AccuracyClassifier(**SGD, max_iter=100).fit(sparse.csr_array(x) if thin else x, y)
     assert model.score(x, y) > 0.97
-    assert model.n_iter_ == 200
+    assert model.n_iter_ == 100
     assert (model.l2_, model.sigma_, model.margin_, model.polish_) == (0.0, 0.01, 0.1, False)
 
 
@@ -43,7 +43,7 @@ def test_auto_chooses_l2_and_margin_on_held_out_rows():
 
 def test_a_warm_start_continues():
     x, y = load_wine(return_X_y=True)
-    model = AccuracyClassifier(**SGD, max_iter=200, warm_start=True).fit(x, y)
+    model = AccuracyClassifier(**SGD, max_iter=100, warm_start=True).fit(x, y)
     model.set_params(max_iter=1, learning_rate=1e-6)
     weights = model.coef_
     np.testing.assert_allclose(model.fit(x, y).coef_, weights, rtol=1e-3, atol=1e-4)
