@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from hitrate_lab.study import document, read_study
@@ -10,6 +11,24 @@ from hitrate_lab.study.report import load
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = ROOT / "studies" / "mixing_table_4.toml"
 RESULTS = ROOT / "studies" / "results" / "mixing_table_4.jsonl.gz"
+# Data sets on which methods differ much, little and not at all.
+SETS = [
+    f"uci121/{name}"
+    for name in (
+        "abalone",
+        "acute-nephritis",
+        "balance-scale",
+        "car",
+        "ecoli",
+        "glass",
+        "hill-valley",
+        "iris",
+        "letter",
+        "oocytes_merluccius_nucleus_4d",
+        "yeast",
+        "zoo",
+    )
+]
 
 
 def committed_runs():
@@ -25,11 +44,11 @@ def runs_of(data_sets, path):
     return path
 
 
-def report_of(folder, results=RESULTS):
-    """The document that reports on a file of runs."""
-    store = folder / "runs.sqlite"
+def report_of(folder, results=RESULTS, data_sets=None):
+    """The document that reports on a file of runs, for a study of some data sets or of all."""
+    store, study = folder / "runs.sqlite", read_study(STUDY)
     load(results, store)
-    return document(read_study(STUDY), store)
+    return document(study if data_sets is None else replace(study, data_sets=data_sets), store)
 
 
 def renamed(content, names):

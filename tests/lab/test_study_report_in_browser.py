@@ -5,7 +5,7 @@ import itertools
 import in_browser
 import pytest
 from in_browser import CLIPPED, MISPLACED, low_contrast
-from mixing_report import ROOT, renamed, report_of, runs_of
+from mixing_report import ROOT, SETS, renamed, report_of, runs_of
 from small_study import written
 
 from hitrate_lab.report import write_pictures, write_report
@@ -23,26 +23,6 @@ LONG = {
     "Linear": "a-title-without-any-space-that-is-much-longer-than-a-phone-is-wide-and-more",
 }
 WIDTHS = {"phone": 375, "tablet": 768, "desk": 1280}
-
-
-# Data sets on which methods differ much, little and not at all.
-SETS = [
-    f"uci121/{name}"
-    for name in (
-        "abalone",
-        "acute-nephritis",
-        "balance-scale",
-        "car",
-        "ecoli",
-        "glass",
-        "hill-valley",
-        "iris",
-        "letter",
-        "oocytes_merluccius_nucleus_4d",
-        "yeast",
-        "zoo",
-    )
-]
 
 
 @pytest.fixture(scope="module")
