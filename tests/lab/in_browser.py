@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from watched import HANGS
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -15,7 +16,9 @@ if BROWSER is None:
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        started = driver.chromium.launch(
+            executable_path=BROWSER, args=["--no-sandbox"], timeout=1000 * HANGS
+        )
         yield started
         started.close()
 
@@ -29,7 +32,7 @@ def opened(browser, reports):
         context = browser.new_context(viewport={"width": width, "height": 900}, **options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(5_000)
+        page.set_default_timeout(1000 * HANGS)
         address = reports[name].as_uri()
         page.on("console", lambda message: troubles.append(message.text))
         page.on("pageerror", lambda error: troubles.append(str(error)))

@@ -24,17 +24,30 @@ DOCUMENTS = {
 }
 
 
+class Reports(dict):
+    """Files by the names of documents, written when they are asked for."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+
+    def __missing__(self, name):
+        self[name] = write_report(DOCUMENTS[name], self.folder / f"{name}.html")
+        return self[name]
+
+
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("reports")
-    return {
-        name: write_report(document, folder / f"{name}.html")
-        for name, document in DOCUMENTS.items()
-    }
+    return Reports(tmp_path_factory.mktemp("reports"))
 
 
-@pytest.mark.parametrize("width", [375, 768, 1280])
-@pytest.mark.parametrize("name", DOCUMENTS)
+def often(*names):
+    """The first of them is for every change."""
+    return [names[0], *(pytest.param(name, marks=pytest.mark.slow) for name in names[1:])]
+
+
+@pytest.mark.parametrize("width", often(375, 768, 1280))
+@pytest.mark.parametrize("name", often(*DOCUMENTS))
 def test_nothing_is_clipped_and_labels_keep_clear_of_one_another(opened, name, width):
     page = opened(name, width)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
@@ -77,6 +90,7 @@ def test_a_header_sorts_by_key_as_numbers_and_says_so(opened):
     assert page.locator("#spoken").inner_text() == "Sorted by Fit, descending."
 
 
+@pytest.mark.slow
 def test_what_is_missing_sorts_last_in_either_direction(opened):
     page = opened("car")
     for _ in range(2):
@@ -101,6 +115,7 @@ def test_the_theme_is_switched_by_key_and_remembered(opened):
     assert opened("small", color_scheme="dark").evaluate(ground) == dark
 
 
+@pytest.mark.slow
 def test_details_open_by_key(opened):
     page = opened("car")
     assert not page.get_by_text("Settings tried per method and fold").is_visible()
@@ -140,6 +155,7 @@ def test_any_two_methods_can_be_put_side_by_side(opened):
     ]
 
 
+@pytest.mark.slow
 def test_a_large_matrix_scrolls_in_its_own_box_by_key(opened):
     page = opened("hundred", 375)
     box = page.locator("#mistakes .scroll:visible").first
@@ -151,6 +167,7 @@ def test_a_large_matrix_scrolls_in_its_own_box_by_key(opened):
     )
 
 
+@pytest.mark.slow
 def test_a_box_that_scrolls_says_so_and_others_are_no_stop_for_tab(opened):
     page = opened("car", 375)
     ranking = page.locator("#ranking .scroll")
@@ -162,13 +179,14 @@ def test_a_box_that_scrolls_says_so_and_others_are_no_stop_for_tab(opened):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["car", "long", "several"])
+@pytest.mark.parametrize("name", often("car", "long", "several"))
 def test_every_text_stands_out_from_its_ground(opened, name, scheme):
     page = opened(name, color_scheme=scheme)
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert low_contrast(page) == []
 
 
+@pytest.mark.slow
 def test_everything_is_readable_without_scripts(opened):
     page = opened("car", java_script_enabled=False)
     assert page.locator("#mistakes figure:visible").count() == 5
@@ -181,6 +199,7 @@ def test_everything_is_readable_without_scripts(opened):
     assert page.get_by_text("Settings tried per method and fold").is_visible()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
 def test_print_is_light_open_and_without_controls(opened, scripts):
     page = opened("car", color_scheme="dark", java_script_enabled=scripts)

@@ -7,6 +7,7 @@ import pytest
 from in_browser import CLIPPED, MISPLACED, low_contrast
 from mixing_report import ROOT, SETS, renamed, report_of, runs_of
 from small_study import written
+from watched import HANGS
 
 from hitrate_lab.report import write_pictures, write_report
 from hitrate_lab.study import document, read_study, run_study
@@ -14,6 +15,7 @@ from hitrate_lab.study.report import load
 
 pytest.importorskip("jinja2")
 
+pytestmark = pytest.mark.slow
 browser, opened = in_browser.browser, in_browser.opened
 NAMES = ("whole", "long", "small", "exact")
 LONG = {
@@ -124,7 +126,7 @@ def test_a_picture_alone_has_all_its_words_inside_and_clear_of_one_another(
 ):
     for path in write_pictures(report[name], tmp_path):
         page = browser.new_page(viewport={"width": 1000, "height": 600})
-        page.goto(path.as_uri())
+        page.goto(path.as_uri(), timeout=1000 * HANGS)
         size = page.evaluate("document.documentElement.getBoundingClientRect().width")
         assert size == (970 if path.stem == "exact-gradient-norms" else 820)
         assert page.evaluate(MISPLACED) == []
