@@ -8,7 +8,6 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from errors import measure_errors
-from speed import measure_shape
 
 SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "run.py"
 
@@ -42,24 +41,26 @@ def test_benchmark_json_says_hardware_and_how_much_was_measured(quick_run):
     assert result["quick"]
     assert {"cpu", "cores", "threads", "torch", "hitrate"} <= set(result["hardware"])
     assert result["figures_8_9"]["seeds"] == 10
-    check_speed(result["speed"])
-    for study in result["errors"]:
-        check_errors(study)
 
 
-def test_benchmark_speed_has_positive_ratios_and_memory_for_every_method():
-    check_speed(measure_shape(64, 2, seconds=0.0, rounds=(3, 3)))
-
-
-def check_speed(rows):
-    methods = {row["method"] for row in rows}
+@pytest.mark.slow
+def test_benchmark_speed_has_positive_ratios_and_memory_for_every_method(quick_run):
+    _, result, _ = quick_run
+    methods = {row["method"] for row in result["speed"]}
     assert methods == {"cross_entropy", "quadrature", "gridded", "auto", "genz"}
-    for row in rows:
+    for row in result["speed"]:
         assert row["rounds"] >= 3
         assert row["seconds"] > 0 and row["ratio"] > 0 and row["ratio_of_medians"] > 0
         # At least the gradient is allocated.
         assert row["peak_bytes"] >= row["logits_bytes"]
         assert row["ratio"] == 1 or row["method"] != "cross_entropy"
+
+
+@pytest.mark.slow
+def test_benchmark_errors_of_the_whole_run_fall_with_nodes(quick_run):
+    _, result, _ = quick_run
+    for study in result["errors"]:
+        check_errors(study)
 
 
 def test_benchmark_errors_fall_with_nodes_and_the_truth_is_checked():

@@ -6,7 +6,7 @@ import pytest
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
 # They train for longer than is good for every change.
-LONG = {"accuracy_classifier", "boosting", "learned_sigma", "train_for_accuracy"}
+LONG = {"accuracy_classifier", "asam_with_amp", "boosting", "learned_sigma", "train_for_accuracy"}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from hitrate_lab.store import Store, key_of
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes")
 
 ASKED = {"repeats": 2, "trials": 2}
-LINEAR = {"repeats": 1, "trials": 2, "models": ["linear"]}
+LINEAR = {"repeats": 1, "trials": 1, "models": ["linear"]}
 
 # Each attempt is a process of its own, which the driver kills; it is forked from one that has done
 # a fold, so that it need not import everything anew. It writes down what it begins and finishes.
@@ -244,6 +244,7 @@ def test_a_worker_that_dies_costs_the_runs_under_way_and_no_others(wine, linear,
     assert timeless(again) == timeless(linear)
 
 
+@pytest.mark.slow
 def test_ctrl_c_at_a_terminal_ends_the_workers_and_keeps_what_is_done(wine, linear, tmp_path):
     with begun(tmp_path, start_new_session=True) as (process, path, _):
         workers = workers_of(process.pid)

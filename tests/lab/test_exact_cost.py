@@ -218,6 +218,7 @@ def test_time_is_what_the_process_has_had_a_core(study):
     assert 0 < 4 * result["ms"] / 1e3 < used
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_a_result_that_says_how_much_it_needs(study):
     spec = planned(study, "Genz (paper)", 64, rows=8)
     needed = 8 * exact_cost.run(spec, None)["bytes"]

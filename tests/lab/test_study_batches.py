@@ -191,6 +191,7 @@ def test_processes_find_what_one_finds_though_a_batch_is_killed_twice(study, sto
 
 
 @kills
+@pytest.mark.slow
 def test_a_batch_that_always_kills_its_process_fails_whole_and_alone(study, store):
     (study.path.parent / "dies").write_text("x" * 100)
     status = run_study(study, store=store, jobs=2)

@@ -3,13 +3,13 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 
 import pytest
 import small_study
 from dask_cluster import Cluster
 from small_study import written
+from typer.testing import CliRunner
 from watched import (
     HANGS,
     TICKETS,
@@ -22,6 +22,7 @@ from watched import (
     workers_of,
 )
 
+from hitrate_lab.cli.study import study_app
 from hitrate_lab.data import BadInput
 from hitrate_lab.protocols.lock import only_one
 from hitrate_lab.store import Store, key_of
@@ -190,14 +191,15 @@ def test_ctrl_c_keeps_what_is_done_and_ends_the_workers(undisturbed, tmp_path):
 
 
 @kills
-def test_ctrl_c_ends_the_command_with_130_and_the_same_command_goes_on(tmp_path):
+def test_ctrl_c_ends_the_command_with_130_and_the_same_command_goes_on(tmp_path, monkeypatch):
     path, store, log = written(tmp_path), tmp_path / "runs.sqlite", tmp_path / "log"
     command = "import small_study; from hitrate_lab.cli.study import study_app; study_app()"
-    words = [sys.executable, "-c", command, "run", path, "--jobs", "1", "--store", store]
+    words = ["run", path, "--jobs", 1, "--store", store]
     tickets = Tickets(tmp_path / "tickets", 2)
     log.touch()
-    variables = environment(**{small_study.LOG: log, TICKETS: tickets.folder})
-    with Watched(words, env=variables) as process:
+    monkeypatch.setenv(small_study.LOG, str(log))
+    monkeypatch.setenv(TICKETS, str(tickets.folder))
+    with Watched([sys.executable, "-c", command, *words], env=environment()) as process:
         # Two are done, the third waits.
         wait_until(lambda: len(begun(log)) == 3, process)
         process.send_signal(signal.SIGINT)
@@ -207,8 +209,8 @@ def test_ctrl_c_ends_the_command_with_130_and_the_same_command_goes_on(tmp_path)
     assert err.splitlines()[-1].startswith("hitrate: stopped; what is done is kept")
     assert "small: 2 of 24 runs done" in out
     tickets.no_more_needed()
-    again = subprocess.run(words, capture_output=True, text=True, env=variables)
-    assert again.returncode == 0, again.stderr
+    again = CliRunner().invoke(study_app, [*map(str, words)])
+    assert again.exit_code == 0, again.stderr
     assert "small: 24 of 24 runs done" in again.stdout
     assert len(begun(log)) == 3 + 22
 

@@ -457,6 +457,7 @@ def test_tables_beside_the_papers_numbers_come_first(exact, report):
     assert first(report) == ["extra", "table", "ranking"]
 
 
+@pytest.mark.slow
 def test_a_search_is_reported_without_its_trials(tmp_path):
     study, found = study_and_report("exact_search", tmp_path)
     page = render(found)
