@@ -304,7 +304,6 @@ app()
         text=True,
         cwd=tmp_path,
         env=environment(),
-        timeout=60,
     )
     assert ended.returncode == 2
     assert ended.stderr.splitlines() == [

@@ -22,13 +22,13 @@ def environment(**more):
 
 
 class Watched(subprocess.Popen):
-    """A process whose lines are read one by one; with it goes what it started in a `with`.
+    """A process whose lines are read one by one, killed at the end of a `with`.
 
     What it complains of is kept in a file: a pipe that nobody reads would fill and stop it.
     """
 
     def __init__(self, words, **options):
-        self._complaints = tempfile.TemporaryFile("w+", encoding="utf-8")
+        self._complaints = tempfile.TemporaryFile()
         pipes = {"stdout": subprocess.PIPE, "stderr": self._complaints, "text": True}
         super().__init__([*map(str, words)], **pipes, **options)
 
@@ -56,8 +56,9 @@ class Watched(subprocess.Popen):
         return said
 
     def complaints(self):
-        self._complaints.seek(0)
-        return self._complaints.read()
+        # Without a move in the file, which would move the process too.
+        size = os.fstat(self._complaints.fileno()).st_size
+        return os.pread(self._complaints.fileno(), size, 0).decode()
 
 
 def wait_until(happened, process=None):
