@@ -13,7 +13,7 @@ from pathlib import Path
 from sklearn import datasets
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
-from watched import take_ticket
+from watched import take_ticket, wait_until
 
 from hitrate_lab.study.protocols import PROTOCOLS
 
@@ -29,6 +29,7 @@ def check(study):
         fields.whole("neighbours", 1)
         fields.text("raises", default=None)
         fields.text("dies", default=None)
+        fields.text("after", default=None)
         fields.end()
     study.fields().number("seconds")
 
@@ -57,6 +58,8 @@ def run(specification, data_dir):
         os.write(file, f"{json.dumps(line)}\n".encode())
         os.close(file)
     take_ticket()
+    if "after" in specification:
+        wait_until(Path(specification["after"]).exists)
     # A file that is there stands for what is wrong with the machine.
     if Path(specification.get("raises", "nowhere")).exists():
         raise ArithmeticError("went\nwrong")

@@ -294,13 +294,17 @@ def test_a_cluster_finishes_the_study_when_one_of_its_workers_is_killed(undistur
 @pytest.mark.slow
 def test_a_run_that_kills_the_workers_of_a_cluster_is_the_only_one_that_fails(tmp_path):
     pytest.importorskip("distributed")
-    there = tmp_path / "there"
+    there, go = tmp_path / "there", tmp_path / "go"
     there.touch()
-    path, store = written(tmp_path, second=f'dies = "{there}"', seeds=1), tmp_path / "runs.sqlite"
+    # Dask blames all that a worker has: the others are done when these die.
+    second = f'dies = "{there}"\nafter = "{go}"'
+    path, store = written(tmp_path, second=second, seeds=1), tmp_path / "runs.sqlite"
     # Else each has to kill four workers before Dask gives up.
     variables = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": 0}
     cluster = Cluster(tmp_path, workers=3, **variables)
     with cluster as (address, _), runner(path, store, 0, address) as process:
+        process.lines("finished", 2)
+        go.touch()
         out = process.rest()
         assert process.returncode == 0, process.complaints()
     assert out.splitlines()[-1] == "ended 2 2"
