@@ -13,6 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from hitrate.probability.sharded import is_sharded
+
 __all__ = ["normalize_logits"]
 
 # As in batch normalisation: keeps the slope finite where all logits are equal.
@@ -64,8 +66,11 @@ def normalize_logits(
 def _over_processes(value: Tensor, group: dist.ProcessGroup | None) -> Tensor:
     """Sum over the processes of a group; the value itself where nobody else takes part.
 
-    Without gradients nobody does: a validation by one process must not wait for the others.
+    Without gradients nobody does: a validation by one process must not wait for the others. A sum
+    of a DTensor is over all processes already.
     """
+    if is_sharded(value):
+        return value
     alone = not (dist.is_available() and dist.is_initialized() and torch.is_grad_enabled())
     if alone or dist.get_world_size(group) == 1:
         return value

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hitrate.probability import arguments
 from hitrate.probability.execution import full_precision
+from hitrate.probability.sharded import everywhere, is_sharded
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -84,6 +85,10 @@ class Batch:
             )
         if not isinstance(target, Tensor):
             raise ValueError(f"{call}: target must be a tensor, got {type(target).__name__}")
+        if is_sharded(logits):
+            target = everywhere(target, logits)
+            if weight is not None:
+                options = options._replace(weight=everywhere(weight, logits))
         if target.shape == logits.shape and target.is_floating_point():
             if options.ignore_index >= 0:
                 raise ValueError(f"{call}: ignore_index has no meaning for probability targets")

@@ -19,6 +19,7 @@ from hitrate.probability.execution import full_precision, parts
 from hitrate.probability.margins import FARTHEST, FARTHEST_ANYWHERE
 from hitrate.probability.methods import class_nodes
 from hitrate.probability.noises import Noise
+from hitrate.probability.sharded import by_rows, is_sharded
 
 # Logs of hazards that are large, and numbers.
 LARGEST = {torch.float32: 80.0, torch.float64: 600.0}
@@ -105,6 +106,8 @@ def _log_probabilities(
     logits: Tensor, sigma: float | Tensor, noise: str | Noise, call: str
 ) -> Tensor:
     """Check, scale and dispatch."""
+    if is_sharded(logits):
+        return by_rows(lambda *rows: _log_probabilities(*rows, noise, call), logits, sigma)
     scores = arguments.logits_of(logits, call)
     scale = arguments.sigma_of(sigma, scores, call)
     kind = arguments.noise_named(noise, call)

@@ -157,12 +157,12 @@ def _why_no_kernel(request: Request) -> str | None:
         return f"the kernels compute in float32, the logits are {request.dtype}"
     if request.all_classes:
         return "the kernels have one target per row"
+    if request.device != "cuda" and request.backend == "auto":
+        return f"the logits are on {request.device}"
     if not HAS_TRITON:
         return "triton is not installed"
     if request.device != "cuda" and not request.interprets:
         return f"the logits are on {request.device}, without TRITON_INTERPRET=1"
-    if request.device != "cuda" and request.backend == "auto":
-        return "the interpreter is for tests, and runs by name only"
     return None
 
 

@@ -17,25 +17,38 @@ def is_sharded(tensor: object) -> TypeGuard[DTensor]:
     return hasattr(tensor, "device_mesh") and hasattr(tensor, "placements")
 
 
+def everywhere(tensor: Tensor, like: DTensor) -> Tensor:
+    """The same tensor, held whole by each process that has a part of another."""
+    from torch.distributed.tensor import DTensor, Replicate
+
+    if is_sharded(tensor):
+        return tensor
+    mesh = like.device_mesh
+    return DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim, run_check=False)
+
+
 def by_rows(function: Callable[..., Tensor], logits: DTensor, *others: Any) -> Tensor:
     """Apply a function of rows (N, C), and of what there is one of per row, to each process's rows.
 
     Rows stay where they are; a row that is spread over processes is brought together first, as
     cross entropy does.
     """
-    from torch.distributed.tensor import DTensor, Replicate, Shard
+    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
     mesh = logits.device_mesh
     places = [p if isinstance(p, Shard) and p.dim == 0 else Replicate() for p in logits.placements]
-    everywhere = [Replicate()] * len(places)
+    # Each process has a part of the gradient of what all rows share.
+    parts = [Partial() if isinstance(p, Shard) else Replicate() for p in places]
     rows = len(logits)
 
     def local(value: Any) -> Any:
         if not isinstance(value, Tensor):
             return value
-        whole = value if is_sharded(value) else DTensor.from_local(value, mesh, everywhere)
-        per_row = whole.dim() > 0 and whole.shape[0] == rows
-        return whole.redistribute(mesh, places if per_row else everywhere).to_local()
+        whole = everywhere(value, logits)
+        if whole.dim() > 0 and whole.shape[0] == rows:
+            return whole.redistribute(mesh, places).to_local()
+        shared = whole.redistribute(mesh, [Replicate()] * mesh.ndim)
+        return shared.to_local(grad_placements=parts)
 
     found = function(local(logits), *map(local, others))
     shape = torch.Size([rows, *found.shape[1:]])
