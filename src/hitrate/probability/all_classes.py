@@ -9,6 +9,7 @@ one set of nodes serves all classes, since L does not depend on c.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -107,7 +108,7 @@ def _log_probabilities(
 ) -> Tensor:
     """Check, scale and dispatch."""
     if is_sharded(logits):
-        return by_rows(lambda *rows: _log_probabilities(*rows, noise, call), logits, sigma)
+        return by_rows(functools.partial(_log_probabilities, noise=noise, call=call), logits, sigma)
     scores = arguments.logits_of(logits, call)
     scale = arguments.sigma_of(sigma, scores, call)
     kind = arguments.noise_named(noise, call)

@@ -17,7 +17,7 @@ def is_sharded(tensor: object) -> TypeGuard[DTensor]:
     return hasattr(tensor, "device_mesh") and hasattr(tensor, "placements")
 
 
-def everywhere(tensor: Tensor, like: DTensor) -> Tensor:
+def everywhere(tensor: Tensor, like: DTensor) -> DTensor:
     """The same tensor, held whole by each process that has a part of another."""
     from torch.distributed.tensor import DTensor, Replicate
 
