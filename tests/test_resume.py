@@ -197,10 +197,7 @@ WAYS = {
 
 @pytest.mark.parametrize(
     "way",
-    [
-        pytest.param(way, marks=[pytest.mark.slow] if way in ("GradScaler", "accumulation") else [])
-        for way in WAYS
-    ],
+    [pytest.param(way, marks=[] if way == "plain" else [pytest.mark.slow]) for way in WAYS],
 )
 @pytest.mark.filterwarnings("ignore:.*TypedStorage is deprecated:UserWarning")
 def test_a_resumed_training_ends_where_an_uninterrupted_one_does(way, tmp_path):

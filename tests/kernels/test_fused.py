@@ -36,6 +36,7 @@ LINKS = [
 ]
 # In rows, at once, and (here) with the gradient in the backward pass.
 CLASSES = [5, 40, 130]
+WAYS = [5, *(pytest.param(c, marks=pytest.mark.slow) for c in (40, 130))]
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +85,7 @@ def test_every_link_gives_the_value_and_gradient_it_gives_step_by_step(classes, 
     assert_same(*results)
 
 
-@pytest.mark.parametrize("classes", CLASSES)
+@pytest.mark.parametrize("classes", WAYS)
 @pytest.mark.parametrize(("reduction", "margin"), [("mean", None), ("sum", 1.5), ("none", 1.5)])
 def test_weights_ignored_rows_sigmas_and_reductions(classes, reduction, margin):
     logits, target = batch(classes)
@@ -113,7 +114,7 @@ def test_weights_ignored_rows_sigmas_and_reductions(classes, reduction, margin):
         assert_same(*results, rtol=1e-4, atol=3e-6)
 
 
-@pytest.mark.parametrize("classes", CLASSES)
+@pytest.mark.parametrize("classes", WAYS)
 def test_an_ignored_row_has_no_gradient_whatever_is_in_it(classes):
     logits, target = batch(classes)
     target[2] = -100
@@ -168,7 +169,7 @@ def test_a_link_that_nobody_has_heard_of_runs_in_the_kernels_by_its_own_formula(
     torch.testing.assert_close(results[0][0], (1.5 * (1 - p) ** 2).mean())
 
 
-@pytest.mark.parametrize("classes", CLASSES)
+@pytest.mark.parametrize("classes", WAYS)
 def test_numbers_that_move_are_read_where_they_are(classes):
     logits, target = batch(classes)
     fixed = value_and_gradients(logits, target, 0.8, "triton", link=links.GCE(0.3), margin=1.5)
@@ -181,7 +182,7 @@ def test_numbers_that_move_are_read_where_they_are(classes):
         assert_same(moving, fixed, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("classes", CLASSES)
+@pytest.mark.parametrize("classes", WAYS)
 def test_kernels_that_read_numbers_from_memory_agree_with_those_that_are_given_them(classes):
     # What a GPU does when the loss is on it; here the tensor is just not on the CPU's own path.
     logits, target = batch(classes)
@@ -209,7 +210,7 @@ def test_all_rows_ignored_is_nan_without_gradient(classes):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("classes", CLASSES)
+@pytest.mark.parametrize("classes", WAYS)
 def test_half_precision_is_read_and_written_as_such(classes, dtype):
     logits, target = batch(classes)
     half = logits.to(dtype)
@@ -220,7 +221,7 @@ def test_half_precision_is_read_and_written_as_such(classes, dtype):
     torch.testing.assert_close(gradient.float(), slope, rtol=2e-2, atol=1e-6)
 
 
-@pytest.mark.parametrize("classes", CLASSES)
+@pytest.mark.parametrize("classes", WAYS)
 def test_layouts_views_and_small_index_types(classes):
     logits, target = batch(classes, rows=6)
     wide = logits.reshape(2, 3, classes).movedim(2, 1)

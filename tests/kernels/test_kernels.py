@@ -1,5 +1,7 @@
 """The Triton kernels, on a GPU where there is one and in Triton's interpreter elsewhere."""
 
+import functools
+import itertools
 import os
 
 import pytest
@@ -16,6 +18,7 @@ pytestmark = [
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # One row per program to dozens of them, both ends of the rows in registers, the few for many.
 CLASSES = [2, 3, 10, 33, 64, 65, 100, 257, 1000]
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 
 def rows(classes, scale, seed=0):
@@ -60,8 +63,15 @@ def assert_close(ours, truth, *, value=1e-6, slope=1e-5, spread=1e-4):
     assert ((ours[2] - truth[2]).abs() / largest).max() < spread
 
 
-@pytest.mark.parametrize(("scale", "margin"), [(0.1, None), (1.0, None), (5.0, None), (1.0, 1.0)])
-@pytest.mark.parametrize("classes", CLASSES)
+def shapes_and_scales():
+    """All of them; for every change, the few that take each way through the kernels once."""
+    scales = [(0.1, None), (1.0, None), (5.0, None), (1.0, 1.0)]
+    for classes, (scale, margin) in itertools.product(CLASSES, scales):
+        quick = scale == 1.0 and classes in (2, 10, 64, 100)
+        yield (classes, scale, margin) if quick else slow(classes, scale, margin)
+
+
+@pytest.mark.parametrize(("classes", "scale", "margin"), [*shapes_and_scales()])
 def test_value_and_gradients_agree_with_float64(classes, scale, margin):
     logits, target = rows(classes, scale)
     sigma = torch.linspace(0.5, 1.5, 9)
@@ -71,7 +81,7 @@ def test_value_and_gradients_agree_with_float64(classes, scale, margin):
 
 @pytest.mark.parametrize("margin", [None, 1.0])
 @pytest.mark.parametrize(
-    ("classes", "scale"), [(2, 1.0), (3, 5.0), (10, 1.0), (40, 0.1), (300, 2.0)]
+    ("classes", "scale"), [(2, 1.0), slow(3, 5.0), (10, 1.0), slow(40, 0.1), slow(300, 2.0)]
 )
 def test_logistic_noise_agrees_with_float64(classes, scale, margin):
     logits, target = rows(classes, scale)
@@ -80,7 +90,7 @@ def test_logistic_noise_agrees_with_float64(classes, scale, margin):
     assert_close(*both(logits, target, sigma, cotangent, margin=margin, noise="logistic"))
 
 
-@pytest.mark.parametrize("classes", [10, 100])
+@pytest.mark.parametrize("classes", [10, slow(100)])
 def test_strides_and_views_are_respected(classes):
     logits, target = rows(classes, 1.0)
     sigma = torch.ones(9)
@@ -95,7 +105,7 @@ def test_strides_and_views_are_respected(classes):
             torch.testing.assert_close(same, plain)
 
 
-@pytest.mark.parametrize("classes", [5, 80])
+@pytest.mark.parametrize("classes", [5, slow(80)])
 @pytest.mark.parametrize("margin", [None, 1.0])
 def test_infinities_and_nan_are_what_they_are_in_torch(classes, margin):
     logits, _ = rows(classes, 1.0)
@@ -121,7 +131,7 @@ def test_infinities_and_nan_are_what_they_are_in_torch(classes, margin):
 
 
 @pytest.mark.parametrize("sigma", [1e-4, 1.0, 1e4])
-@pytest.mark.parametrize("classes", [2, 10, 100])
+@pytest.mark.parametrize("classes", [2, 10, slow(100)])
 def test_extreme_logits_give_finite_values_and_gradients(classes, sigma):
     generator = torch.Generator().manual_seed(0)
     signs = torch.randint(2, (16, classes), generator=generator) * 2.0 - 1.0
@@ -154,7 +164,7 @@ def test_the_loss_second_derivatives_and_transforms_work_with_the_kernels():
         torch.testing.assert_close(ours, truth, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("classes", [10, 100])
+@pytest.mark.parametrize("classes", [10, slow(100)])
 def test_a_compiler_sees_one_operation(classes):
     logits, target = rows(classes, 1.0)
     logits, target = logits.to(DEVICE), target.to(DEVICE)

@@ -49,7 +49,9 @@ def half_of_the_batch(rank, arguments):
     }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n == "probit" else [pytest.mark.slow]) for n in CASES]
+)
 def test_two_halves_give_the_loss_and_gradients_of_the_whole(name):
     arguments = CASES[name]
     first, second = run_in_two_processes(half_of_the_batch, arguments)

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 CLASSES = 3
 LAYOUTS = {"C": (), "NC": (5,), "NCd": (3, 2), "NCdd": (2, 2, 3)}
-DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+DTYPES = [torch.float64, torch.float32]
 IGNORE = 1
 
 
@@ -107,13 +107,22 @@ def combinations(case, layout, dtype):
                 yield logits, target, options
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d).removeprefix("torch."))
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def every_case():
+    """Each loss as rows; a few of them, which go different ways, in every layout and dtype."""
+    few = ("exact", "cross_entropy", "hinge", "exact[normal,batch_log]")
+    assert {case.name for case in CASES}.issuperset(few)
+    for case, layout, dtype in itertools.product(CASES, LAYOUTS, DTYPES):
+        usual = case.name in few or (layout == "NC" and dtype == torch.float64)
+        name = "-".join([case.name, layout, str(dtype).removeprefix("torch.")])
+        marks = () if usual else pytest.mark.slow
+        yield pytest.param(case, LAYOUTS[layout], dtype, marks=marks, id=name)
+
+
+@pytest.mark.parametrize(("case", "layout", "dtype"), [*every_case()])
 def test_every_option_means_what_it_means_in_cross_entropy(case, layout, dtype):
     logits = data_of(layout, dtype, soft=False)[0].requires_grad_()
     terms = terms_of(case, logits, layout)
-    slack = {"rtol": 1e-2, "atol": 1e-2} if dtype.itemsize == 2 else {"rtol": 1e-4, "atol": 2e-5}
+    slack = {"rtol": 1e-4, "atol": 2e-5}
     for _, target, options in combinations(case, layout, dtype):
         ours, gradient = value_and_gradient(case(logits, target, **options), logits)
         truth, slope = value_and_gradient(
@@ -127,10 +136,9 @@ def test_every_option_means_what_it_means_in_cross_entropy(case, layout, dtype):
         torch.testing.assert_close(gradient, slope, **slack, msg=told)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_the_module_calls_the_function(case, layout):
-    for logits, target, options in combinations(case, layout, torch.float32):
+def test_the_module_calls_the_function(case):
+    for logits, target, options in combinations(case, LAYOUTS["NC"], torch.float32):
         built = case.build(**options)(logits, target)
         assert torch.equal(built, case(logits, target, **options))
 

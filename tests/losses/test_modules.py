@@ -76,9 +76,16 @@ def test_the_representation_shows_what_was_set():
 def test_half_precision_is_computed_and_returned_in_float32(case):
     for dtype in (torch.float16, torch.bfloat16):
         logits, target = batch(dtype)
-        value = case(logits, target)
-        assert value.dtype == torch.float32
-        assert torch.equal(value, case(logits.float(), target))
+        logits.requires_grad_()
+        soft = torch.softmax(logits.detach().flip(0).float(), 1).to(dtype)
+        weight = torch.tensor([0.5, 2.0, 1.25, 1.0], dtype=dtype)
+        for y in (target, soft):
+            value = case(logits, y, weight=weight)
+            assert value.dtype == torch.float32
+            wide = y if y is target else y.float()
+            assert torch.equal(value, case(logits.float(), wide, weight=weight.float()))
+            (gradient,) = torch.autograd.grad(value, logits)
+            assert gradient.dtype == dtype and gradient.isfinite().all()
 
 
 @pytest.mark.parametrize("case", CASES, **IDS)
@@ -116,7 +123,12 @@ def test_gradients_agree_with_differences(case):
 PIECEWISE = ("hinge", "truncated", "maximum_probability", "GCE(q=0.3")
 
 
-@pytest.mark.parametrize("case", CASES, **IDS)
+# Differences of differences take long: for every change, one of each kind of loss.
+SOME = [case for case in CASES if case in NAMED or case.name.startswith("exact[gumbel")]
+OTHERS = [pytest.param(case, marks=pytest.mark.slow) for case in CASES if case not in SOME]
+
+
+@pytest.mark.parametrize("case", [*SOME, *OTHERS], ids=lambda case: case.name)
 def test_second_derivatives_agree_with_differences(case):
     logits, target = batch(torch.float64, rows=3)
     logits.requires_grad_()
@@ -140,10 +152,14 @@ def test_torch_func_grad_vmap_and_jvp_agree_with_backward(case):
     torch.testing.assert_close(slope, (each[0] * direction).sum(), rtol=1e-8, atol=1e-10)
 
 
+COMPILED = [*NAMED, exact(link="log", label_smoothing=0.1), exact(normalize=True, noise="logistic")]
+QUICK = ("exact", "mixed", "hinge")
+
+
 @pytest.mark.parametrize(
     "case",
-    [*NAMED, exact(link="log", label_smoothing=0.1), exact(normalize=True, noise="logistic")],
-    **IDS,
+    [pytest.param(c, marks=[] if c.name in QUICK else [pytest.mark.slow]) for c in COMPILED],
+    ids=lambda case: case.name,
 )
 def test_compiles_as_one_graph(case):
     logits, target = batch()

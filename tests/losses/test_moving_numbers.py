@@ -206,14 +206,19 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("name", RECIPES)
+def quick(names, few):
+    """All names; those that are not among the few are for `make test-all`."""
+    return [pytest.param(n, marks=[] if n in few else [pytest.mark.slow]) for n in names]
+
+
+@pytest.mark.parametrize("name", quick(RECIPES, ("annealed", "mixed_gradual")))
 def test_a_scheduled_training_is_compiled_once(name):
     graphs, worst = steps_under_compilation(name, "aot_eager")
     assert graphs <= 2
     assert worst < 1e-6
 
 
-@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("what", quick(CHANGES, ("moving smoothing",)))
 def test_whatever_moves_is_compiled_once(what):
     name, changes = CHANGES[what]
     graphs, worst = steps_under_compilation(name, "aot_eager", **changes)

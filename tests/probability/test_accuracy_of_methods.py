@@ -46,7 +46,7 @@ def errors(logits, target, log_p, slope, dtype, method):
     return value_error.max(), (abs(gradient.double().numpy() - expected).max(1) / size).max()
 
 
-@pytest.mark.parametrize("classes", [2, 3, 10, 100, 1000])
+@pytest.mark.parametrize("classes", [2, 3, 10, 100, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("method", "dtype"), BOUNDS, ids=lambda x: str(x).removeprefix("torch."))
 def test_value_and_gradient_are_accurate_from_p_near_1_to_log_p_of_minus_1000(
     method, dtype, classes
@@ -57,7 +57,7 @@ def test_value_and_gradient_are_accurate_from_p_near_1_to_log_p_of_minus_1000(
     assert gradient_error <= gradient_bound
 
 
-@pytest.mark.parametrize("classes", [10_000, 100_000])
+@pytest.mark.parametrize("classes", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_the_grid_serves_a_hundred_thousand_classes(classes):
     logits, target = rows(classes, 4)
     # Typical, leading, close behind and far behind.

@@ -91,7 +91,7 @@ def value_and_slopes(function, logits, weights):
 
 @each_dtype
 @integrated
-@pytest.mark.parametrize("classes", [2, 3, 10, 100])
+@pytest.mark.parametrize("classes", [2, 3, 10, pytest.param(100, marks=pytest.mark.slow)])
 def test_value_and_jacobian_are_accurate_from_p_near_1_to_log_p_of_minus_1000(
     classes, noise, dtype
 ):
@@ -108,6 +108,7 @@ def test_the_rows_of_the_test_above_reach_as_far_as_it_says():
         assert (log_p > -1e-50).any()
 
 
+@pytest.mark.slow
 @integrated
 @pytest.mark.parametrize("row", [(0.3, -0.7), (2.0, 5.0, 3.5), (-6.0, 4.0, 1.0, 0.0, 4.0)])
 def test_the_reference_agrees_with_mpmath(row, noise):
@@ -294,6 +295,7 @@ def test_vmap_equals_a_loop_over_any_axis(noise):
         torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-10)
 
 
+@pytest.mark.slow
 @every_noise
 def test_compiles_into_one_graph_with_the_same_numbers(noise):
     torch.compiler.reset()

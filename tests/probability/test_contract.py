@@ -63,10 +63,11 @@ every = pytest.mark.parametrize("case", DETERMINISTIC + SAMPLED, ids=str)
 compiled = pytest.mark.parametrize(
     "case",
     [
-        Case(),
         Case(classes=2, sigma="per_row"),
-        Case(classes=40, margin=0.4),
-        Case("gumbel"),
+        *(
+            pytest.param(case, marks=pytest.mark.slow)
+            for case in (Case(), Case(classes=40, margin=0.4), Case("gumbel"))
+        ),
     ],
     ids=str,
 )
