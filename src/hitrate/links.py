@@ -464,8 +464,9 @@ class Value(torch.autograd.Function):
 
     @staticmethod
     def _slope(ctx: Any) -> Tensor:
-        log_p, *moving = ctx.saved_tensors
-        numbers = [moving.pop(0) if number is None else number for number in ctx.numbers]
+        log_p, *tensors = ctx.saved_tensors
+        moving = iter(tensors)
+        numbers = [next(moving) if number is None else number for number in ctx.numbers]
         slope: Tensor = ctx.formula(log_p, *numbers)[1]
         return slope
 

@@ -109,7 +109,13 @@ def test_repeats_are_bitwise_equal(case):
     assert torch.equal(results[0][1], results[1][1])
 
 
-@pytest.mark.parametrize("case", CASES, **IDS)
+# Differences take long: for every change, one of each kind of loss.
+SOME = [case for case in CASES if case in NAMED or case.name.startswith("exact[gumbel")]
+OTHERS = [pytest.param(case, marks=pytest.mark.slow) for case in CASES if case not in SOME]
+differences = pytest.mark.parametrize("case", [*SOME, *OTHERS], ids=lambda case: case.name)
+
+
+@differences
 def test_gradients_agree_with_differences(case):
     logits, target = batch(torch.float64)
     soft = torch.softmax(logits.flip(0), 1)
@@ -123,12 +129,7 @@ def test_gradients_agree_with_differences(case):
 PIECEWISE = ("hinge", "truncated", "maximum_probability", "GCE(q=0.3")
 
 
-# Differences of differences take long: for every change, one of each kind of loss.
-SOME = [case for case in CASES if case in NAMED or case.name.startswith("exact[gumbel")]
-OTHERS = [pytest.param(case, marks=pytest.mark.slow) for case in CASES if case not in SOME]
-
-
-@pytest.mark.parametrize("case", [*SOME, *OTHERS], ids=lambda case: case.name)
+@differences
 def test_second_derivatives_agree_with_differences(case):
     logits, target = batch(torch.float64, rows=3)
     logits.requires_grad_()

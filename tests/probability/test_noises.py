@@ -23,7 +23,9 @@ ROWS = 3
 
 every_noise = pytest.mark.parametrize("name", NAMES)
 unknown = pytest.mark.parametrize("name", [noise.name for noise in UNKNOWN])
-every_size = pytest.mark.parametrize("classes", CLASSES)
+every_size = pytest.mark.parametrize(
+    "classes", [pytest.param(c, marks=pytest.mark.slow) if c == 40 else c for c in CLASSES]
+)
 every_dtype = pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 
 

@@ -6,6 +6,7 @@ language, and numbers of its own module. So a link is written once.
 
 from __future__ import annotations
 
+import ast
 import functools
 from types import FunctionType
 from typing import Any
@@ -24,7 +25,21 @@ def compiled(formula: Any) -> Any:
     }
     function = FunctionType(formula.__code__, {**NAMES, **own}, formula.__name__)
     function.__module__, function.__qualname__ = formula.__module__, formula.__qualname__
-    return triton.jit(function)
+    made = triton.jit(function)
+    if isinstance(made, triton.JITFunction):
+        # Triton's compiler would look up what annotations name; its interpreter does not.
+        made._unsafe_update_src(_without_annotations(made.src))
+    return made
+
+
+def _without_annotations(source: str) -> str:
+    """The source of one function, as Python reads it, less the types."""
+    (function,) = ast.parse(source).body
+    assert isinstance(function, ast.FunctionDef)
+    function.returns = None
+    for argument in function.args.args:
+        argument.annotation = None
+    return ast.unparse(function)
 
 
 @triton.jit

@@ -1,0 +1,69 @@
+"""Compiles the kernels for a GPU that need not be there; run by test_compilation.py.
+
+    python tests/kernels/compile_for_gpu.py
+
+The interpreter, in which tests run elsewhere, takes some code that the compiler refuses.
+"""
+
+import math
+import sys
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from hitrate import links
+from hitrate.kernels import launch
+from hitrate.kernels.fast_launch import Start
+
+TARGET = GPUTarget("cuda", 90, 32)
+TYPES = {
+    torch.float32: "*fp32",
+    torch.bfloat16: "*bf16",
+    torch.float16: "*fp16",
+    torch.int64: "*i64",
+    torch.int32: "*i32",
+}
+
+
+def compile_only(self, grid, stream, tensors, numbers):
+    """In the place of a launch."""
+    values = [*tensors, *numbers, *self._constants]
+    names = self._kernel.arg_names
+    signature = {
+        name: TYPES[value.dtype]
+        if isinstance(value, torch.Tensor)
+        else ("fp32" if isinstance(value, float) else "i32")
+        for name, value in zip(names, values[: -len(self._constants)], strict=False)
+    }
+    constants = dict(zip(names[len(signature) :], self._constants, strict=True))
+    source = ASTSource(
+        self._kernel, {**signature, **dict.fromkeys(constants, "constexpr")}, constants
+    )
+    made = triton.compile(source, target=TARGET, options={"num_warps": self._warps})
+    assert "ptx" in made.asm
+    print(f"{self._kernel.__name__} compiled", flush=True)
+
+
+def main():
+    """One kernel of each kind with every link, and with every option on."""
+    Start.__call__ = compile_only
+    made = [make() for make in links.LINKS.values()]
+    formulas = [link.formula for link in made if link.formula is not None]
+    each = [("normal", 10, formula, False) for formula in formulas]
+    each += [("normal", 100, formulas[0], True), ("normal", 5000, formulas[1], True)]
+    each += [("logistic", 10, formulas[2], True)]
+    for noise, classes, formula, everything in each:
+        dtype = torch.bfloat16 if everything else torch.float32
+        logits, target = torch.zeros(2, classes, dtype=dtype), torch.zeros(2, dtype=torch.long)
+        sigma = torch.ones(2) if everything else 1.0
+        weight = torch.ones(classes) if everything else None
+        margin = 1.0 if everything else None
+        rule = launch.Rule(noise, launch.compiled(formula), 0.3, -math.inf, "mean", -100, margin)
+        found = launch.forward(logits, target, sigma, weight, rule, wanted=True, learned=everything)
+        launch.backward(logits, target, sigma, found, rule, torch.ones(()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
