@@ -207,11 +207,6 @@ class Schedule:
         How many steps, or epochs, the training has: with gradient accumulation, steps of the
         optimizer.
 
-    Attributes
-    ----------
-    steps_done : int
-        How often `step` was called.
-
     Examples
     --------
     >>> import hitrate
