@@ -44,8 +44,8 @@ def markdown(results: dict[str, Any]) -> str:
             f"are medians over {min(rounds)} to {max(rounds)} interleaved rounds within one run. "
             "Memory is the peak beyond the logits: the gradient, two buffers of the logits' size "
             "and a workspace of fixed size. The paper's sampler takes 16 samples; it is ours, "
-            "which beside the authors' own package, on the same two cores, took 0.8, 0.6 and 0.55 "
-            "of the time at 10, 32 and 100 classes, and 2.1 times as long at 2. "
+            "which beside the authors' own package, on the same two cores, took 1.1, 0.8 and 0.75 "
+            "times as long at 10, 32 and 100 classes, and 3.5 times at 2. "
             f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}, Python "
             f"{machine['python']}. Quartiles, other shapes and errors: "
             "`benchmarks/results/cpu.json`; measure yours with `make bench`.",

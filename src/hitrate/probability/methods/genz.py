@@ -14,8 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hitrate.probability.normal import LOG_SQRT_2PI, SQRT_HALF
+from hitrate.probability.normal import SQRT_HALF
 
+# The density of a tie, exp(-a^2 / 4), with rivals that are further behind is below 1e-7.
+FAR_BEHIND = 8.0
 # Where the hardest rival is less far ahead than this, Phi itself has digits to spare.
 NEAR = {torch.float32: -4.0, torch.float64: -7.0}
 
@@ -36,9 +38,8 @@ def genz(
         \hat m_{i,j} = a_j - \tfrac12 a_i \quad (j \ne i)
 
     Sequential conditioning draws one difference of scores after the other, given that it is
-    positive, and multiplies the probabilities. For the derivative the i-th difference is held at
-    zero, and gives its density in the place of a probability, so one pass with the same draws
-    serves all C + 1 integrals. ``exp(log_p)`` and ``exp(log_p) * slope`` are unbiased for p and its
+    positive, and multiplies the probabilities. One pass with the same draws serves all C + 1
+    integrals. ``exp(log_p)`` and ``exp(log_p) * slope`` are unbiased for p and its
     gradient; ``log_p`` and ``slope`` by themselves are not. Time is O(S C^2) a row, memory O(S C).
     Looks at values, to be quick where no rival is far ahead.
 
@@ -110,6 +111,9 @@ Conditioning = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor | None]]
 def _ways(margins: Tensor) -> list[tuple[Any, Conditioning, torch.dtype]]:
     """Rows by how far the hardest rival is ahead, and so by what their factors need."""
     hardest = margins.amin(1) if margins.shape[1] else margins.new_zeros(len(margins))
+    if margins.shape[1]:
+        # A tie with rival i takes a_i / 2 off the others; ties with those far behind do not count.
+        hardest = hardest - 0.5 * margins.where(margins < FAR_BEHIND, 0.0).amax(1).clamp_min(0.0)
     near = hardest > NEAR[margins.dtype]
     if bool(near.all()):
         return [(slice(None), _near, margins.dtype)]
@@ -152,25 +156,45 @@ def structured_cholesky(size: int, rho: float) -> tuple[list[float], list[float]
 def _log_integrals(mean: Tensor, uniform: Tensor, conditioning: Conditioning) -> Tensor:
     """Logs (N, D + 1) of the estimated derivatives of P(w > 0) in its D means, and of itself.
 
-    Column i of the (N, D + 1, S) numbers on the way holds difference i at zero; the last none.
+    Column i of the (N, D + 1, S) numbers on the way has difference i at zero, and the others given
+    that; the last column has none.
     """
     (rows, size), samples = mean.shape, uniform.shape[-1]
-    alpha, beta = structured_cholesky(size, 1.0)
+    alpha, beta = (factor.to(mean) for factor in _factors(size))
+    tied = torch.cat([0.5 * mean, torch.zeros_like(mean[:, :1])], 1)  # (N, D + 1)
     shift = mean.new_zeros(rows, size + 1, samples)
     log_weight = torch.zeros_like(shift)
     for k in range(size):
         # Below the diagonal a column of the factor is constant, so the past enters as one sum.
-        bound = (shift + mean[:, k, None, None]).mul_(1 / alpha[k])
-        at_zero = bound[:, k].clone()
+        bound = (shift + (mean[:, k, None] - tied)[..., None]).mul_(alpha[k, :, None])
         log_factor, z = conditioning(bound, uniform[k] if k + 1 < size else None)
-        density = -0.5 * at_zero * at_zero - (LOG_SQRT_2PI + math.log(alpha[k]))
-        log_factor[:, k] = density
+        # The density of a tie between the target and rival k.
+        log_factor[:, k] = -0.25 * mean[:, k, None].square() - 0.5 * math.log(4 * math.pi)
         log_weight += log_factor
         if z is not None:
             # By symmetry z > -bound is -z < bound, where small probabilities keep their digits.
-            z[:, k] = at_zero
-            shift.sub_(z, alpha=beta[k])
+            shift.sub_(z.mul_(beta[k, :, None]))
     return log_weight.logsumexp(dim=-1) - math.log(samples)
+
+
+def _factors(size: int) -> tuple[Tensor, Tensor]:
+    """1 / alpha and beta (D, D + 1) of step k in column i; a step in its own column is left out."""
+    alpha, beta = (
+        torch.tensor(part, dtype=torch.float64) for part in structured_cholesky(size, 1.0)
+    )
+    tied = [
+        torch.tensor(part, dtype=torch.float64)
+        for part in structured_cholesky(max(size - 1, 0), 0.5)
+    ]
+    step, column = torch.arange(size)[:, None], torch.arange(size)[None, :]
+    # Which one it is among those that are left.
+    place = (step - (step > column).long()).clamp(0, max(size - 2, 0))
+    own = step == column
+    found = []
+    for whole, less, absent in ((1 / alpha, 1 / tied[0], 1.0), (beta, tied[1], 0.0)):
+        inner = less[place] if size > 1 else torch.zeros(size, size).double()
+        found.append(torch.cat([inner.masked_fill(own, absent), whole[:, None]], 1))
+    return found[0], found[1]
 
 
 def _near(bound: Tensor, uniform: Tensor | None) -> tuple[Tensor, Tensor | None]:
