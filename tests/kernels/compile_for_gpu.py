@@ -47,22 +47,35 @@ def compile_only(self, grid, stream, tensors, numbers):
 
 
 def main():
-    """One kernel of each kind with every link, and with every option on."""
+    """Each kind of kernel with every link, or with every option on."""
     Start.__call__ = compile_only
     made = [make() for make in links.LINKS.values()]
     formulas = [link.formula for link in made if link.formula is not None]
-    each = [("normal", 10, formula, False) for formula in formulas]
-    each += [("normal", 100, formulas[0], True), ("normal", 5000, formulas[1], True)]
-    each += [("logistic", 10, formulas[2], True)]
-    for noise, classes, formula, everything in each:
-        dtype = torch.bfloat16 if everything else torch.float32
-        logits, target = torch.zeros(2, classes, dtype=dtype), torch.zeros(2, dtype=torch.long)
-        sigma = torch.ones(2) if everything else 1.0
-        weight = torch.ones(classes) if everything else None
-        margin = 1.0 if everything else None
-        rule = launch.Rule(noise, launch.compiled(formula), 0.3, -math.inf, "mean", -100, margin)
-        found = launch.forward(logits, target, sigma, weight, rule, wanted=True, learned=everything)
-        launch.backward(logits, target, sigma, found, rule, torch.ones(()))
+    for formula in formulas:
+        compile_loss("normal", 10, formula)
+    compile_loss("normal", 100, formulas[0], everything=True)
+    compile_loss("normal", 5000, formulas[1], everything=True)
+    compile_loss("logistic", 10, formulas[2], everything=True)
+    for formula in formulas:
+        compile_loss("gumbel", 10, formula, smoothing=0.1)
+    compile_loss("gumbel", 5000, formulas[1], everything=True)
+    compile_loss("gumbel", 5000, formulas[1], smoothing=0.1)
+    compile_loss("gumbel", 20, formulas[1], inner=(64,), everything=True)
+
+
+def compile_loss(noise, classes, formula, *, inner=(), smoothing=0.0, everything=False):
+    """The kernels of a loss and of its gradient; with everything a loss may have, or little."""
+    dtype = torch.bfloat16 if everything else torch.float32
+    logits = torch.zeros(2, classes, *inner, dtype=dtype)
+    target = torch.zeros(2, *inner, dtype=torch.long)
+    sigma = torch.ones(target.numel()) if everything else 1.0
+    weight = torch.ones(classes) if everything else None
+    margin = 1.0 if everything else None
+    link = launch.compiled(formula)
+    rule = launch.Rule(noise, link, 0.3, -math.inf, "mean", -100, margin, smoothing)
+    learned = everything and noise != "gumbel"
+    found = launch.forward(logits, target, sigma, weight, rule, wanted=True, learned=learned)
+    launch.backward(logits, target, sigma, weight, found, rule, torch.ones(()))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from hitrate.links import exp, one_minus_exp
 
 pytest.importorskip("triton")
 from hitrate.kernels import launch
+from hitrate.kernels.rule import Numbers
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
@@ -191,14 +192,14 @@ def test_kernels_that_read_numbers_from_memory_agree_with_those_that_are_given_t
 
     class FromMemory(launch.Rule):
         def numbers(self):
-            three = [1.5, 0.3, -math.inf]
-            return torch.tensor(three, device=logits.device), 0.0, 0.0, 0.0
+            there = [torch.tensor(x, device=logits.device) for x in (1.5, 0.3, -math.inf)]
+            return Numbers((0.0, 0.0, 0.0, 0.0), (*there, None), 7)
 
     found = []
     for rule in (given, FromMemory(*given)):
         made = launch.forward(logits, target, 0.8, None, rule, wanted=True, learned=False)
         upstream = torch.ones((), device=logits.device)
-        found.append((made.loss, launch.backward(logits, target, 0.8, made, rule, upstream)))
+        found.append((made.loss, launch.backward(logits, target, 0.8, None, made, rule, upstream)))
     assert_same(found[1], found[0], rtol=1e-6, atol=1e-7)
 
 

@@ -4,7 +4,10 @@ import triton
 import triton.language as tl
 
 # A kernel serves tensors at any address, and any numbers: launches need not look at them.
-ANYWHERE = ("target", "sigma", "weight", "moving", "loss", "kept", "work", "table", "upstream")
+ANYWHERE = (
+    *("target", "sigma", "weight", "margin_at", "a_at", "b_at", "smoothing_at"),
+    *("loss", "kept", "work", "table", "upstream"),
+)
 ANY_NUMBER = ("rows", "ignore_index", "stride_upstream")
 # Where sigma comes from: a number, one value, or one per row.
 NUMBER: tl.constexpr = tl.constexpr(0)
@@ -51,10 +54,10 @@ def sigma_of(sigma, row, there, noise, SIGMAS: tl.constexpr):
 
 
 @triton.jit
-def number_of(moving, k, number, MOVING: tl.constexpr):
+def number_of(at, number, MOVING: tl.constexpr):
     """A number of the loss: as given, or, where a schedule moves it, from memory."""
-    if MOVING:
-        number = tl.load(moving + k)
+    if MOVING != 0:
+        number = tl.load(at).to(tl.float32)
     return number
 
 
@@ -97,7 +100,8 @@ def finish(loss, work, table, row, value, part, there, REDUCTION: tl.constexpr):
             whole = tl.sum(total, 0)
             if REDUCTION == MEAN:
                 divisor = tl.sum(parts, 0)
-                tl.store(loss, whole / divisor)
+                # Smoothing leaves something even where no target has weight.
+                tl.store(loss, tl.where(divisor == 0.0, float("nan"), whole / divisor))
                 # Without any part the mean is not a number, and has no gradient.
                 tl.store(work, tl.where(divisor == 0.0, 0.0, 1.0 / divisor))
             else:

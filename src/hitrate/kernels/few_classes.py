@@ -24,7 +24,9 @@ def few_classes_kernel(
     target,
     sigma,
     weight,
-    moving,
+    margin_at,
+    a_at,
+    b_at,
     loss,
     gradient,
     work,
@@ -50,9 +52,9 @@ def few_classes_kernel(
     SEARCH: tl.constexpr,
 ):
     """Loss of R rows, with its gradient in logits and sigma."""
-    margin = number_of(moving, 0, margin, MOVING)
-    link_a = number_of(moving, 1, link_a, MOVING)
-    link_b = number_of(moving, 2, link_b, MOVING)
+    margin = number_of(margin_at, margin, MOVING & 1)
+    link_a = number_of(a_at, link_a, MOVING & 2)
+    link_b = number_of(b_at, link_b, MOVING & 4)
     row = tl.program_id(0).to(tl.int64) * R + tl.arange(0, R)
     column = tl.arange(0, P)
     there = row < rows

@@ -7,17 +7,26 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from triton.runtime import driver
 
-from hitrate.kernels import chebyshev, epilogue
+from hitrate.kernels import chebyshev, epilogue, softmax_launch
 from hitrate.kernels.chebyshev_table import table_of
 from hitrate.kernels.epilogue import scale_kernel
 from hitrate.kernels.fast_launch import Start
 from hitrate.kernels.few_classes import few_classes_kernel
-from hitrate.kernels.link_code import compiled, log_p_itself
+from hitrate.kernels.link_code import compiled
 from hitrate.kernels.logistic import logistic_kernel
 from hitrate.kernels.many_classes import compress, expand, integrate_kept
 from hitrate.kernels.per_row import per_row_kernel
+from hitrate.kernels.rule import (
+    ADDED_LATER,
+    REDUCTIONS,
+    Found,
+    Rule,
+    added_up,
+    empty_loss,
+    sigma_from,
+    stream_of,
+)
 
 __all__ = ["Found", "Rule", "backward", "compiled", "forward", "log_probability", "scaled"]
 
@@ -35,49 +44,8 @@ SPREAD = (256, 16)
 SEARCH = 20
 # Terms of a segment's polynomial in half precision.
 TERMS_HALF = 16
-REDUCTIONS = {"none": int(epilogue.NONE), "sum": int(epilogue.SUM), "mean": int(epilogue.MEAN)}
 # The kernels' numbers, as numbers.
-ADDED_LATER = int(epilogue.LATER)
 KEPT = int(chebyshev.FACTS) + int(chebyshev.PLACES)
-
-
-class Rule(NamedTuple):
-    """What a loss makes of log p: a compiled link, its numbers, and cross entropy's options."""
-
-    noise: str
-    link: Any = log_p_itself
-    a: float | Tensor = 0.0
-    b: float | Tensor = 0.0
-    reduction: str = "none"
-    ignore_index: int = -(2**31)
-    margin: float | Tensor | None = None
-
-    @property
-    def logistic(self) -> bool:
-        """Whether the kernel is that of logistic noise."""
-        return self.noise == "logistic"
-
-    def is_at_once(self, classes: int) -> bool:
-        """Whether the gradient is made with the value."""
-        return self.logistic or classes <= AT_ONCE_UP_TO
-
-    def numbers(self) -> tuple[Tensor | None, float, float, float]:
-        """Margin and the link's two numbers; or, if they move on a device, a tensor of them."""
-        three = (0.0 if self.margin is None else self.margin, self.a, self.b)
-        home = next((n.device for n in three if isinstance(n, Tensor) and not n.is_cpu), None)
-        if home is None:
-            margin, a, b = map(float, three)
-            return None, margin, a, b
-        each = [torch.as_tensor(n, dtype=torch.float32, device=home) for n in three]
-        return torch.stack(each), 0.0, 0.0, 0.0
-
-
-class Found(NamedTuple):
-    """A loss, and what its gradient is made from."""
-
-    loss: Tensor  # () or (N,), float32
-    gradient: Tensor  # (N, C) in the logits' dtype, or (N, KEPT) to expand; or none
-    work: Tensor  # The mean's factor; then slopes in sigma, if it is learned.
 
 
 class Launch(NamedTuple):
@@ -98,7 +66,7 @@ def forward(
     wanted: bool,
     learned: bool,
 ) -> Found:
-    """The loss of logits (N, C) in float32 or half precision.
+    """The loss of logits (N, C) in float32 or half precision; (N, C, D) for Gumbel noise.
 
     Tensors are contiguous; one of sigma has one value, or N. `wanted` and `learned` say whether
     gradients in logits and sigma will be asked for. All arithmetic is in float32.
@@ -107,47 +75,49 @@ def forward(
     if device.type == "cuda" and device.index != torch.cuda.current_device():
         with torch.cuda.device(device):
             return forward(logits, target, sigma, weight, rule, wanted=wanted, learned=learned)
+    if rule.noise == "gumbel":
+        return softmax_launch.forward(logits, target, sigma, weight, rule)
     rows, classes = logits.shape
-    sigma_at, noise, sigmas = _sigma(sigma, logits)
+    logistic = rule.noise == "logistic"
+    sigma_at, noise, sigmas = sigma_from(sigma, logits)
     weight_at = logits if weight is None else weight
-    moving, margin, a, b = rule.numbers()
-    moving_at = logits if moving is None else moving
+    numbers = rule.numbers()
+    margin, a, b, _ = numbers.values
+    moving_at = numbers.pointers(logits, 3)
+    read_only = (logits, target, sigma_at, weight_at, *moving_at)
     plan = _launch(
-        rows > FINISHED_UP_TO * _together(classes, rule.logistic),
+        rows > FINISHED_UP_TO * _together(classes, logistic),
         classes,
-        (rule.link, rule.reduction, rule.logistic),
-        (sigmas, weight is not None, rule.margin is not None, moving is not None, learned, wanted),
-        (device, logits.dtype, target.dtype, sigma_at.dtype, weight_at.dtype, moving_at.dtype),
+        (rule.link, rule.reduction, logistic),
+        (sigmas, weight is not None, rule.margin is not None, numbers.moving, learned, wanted),
+        (device, *(tensor.dtype for tensor in read_only)),
         logits.data_ptr() % 16 == 0,
     )
     programs = -(-rows // plan.together)
-    if plan.reduction == ADDED_LATER:
-        loss = torch.empty((2, programs), dtype=torch.float32, device=device)
-    else:
-        loss = torch.empty(() if plan.reduction else rows, dtype=torch.float32, device=device)
+    loss = empty_loss(plan.reduction, rows, programs, device)
     work = torch.empty(1 + rows if learned else 1, dtype=torch.float32, device=device)
-    at_once = rule.is_at_once(classes)
+    at_once = is_at_once(rule, classes)
     if not at_once:
         gradient = torch.empty((rows, KEPT), dtype=torch.float32, device=device)
     else:
         gradient = torch.empty_like(logits) if wanted else work
-    stream = _stream(device)
+    stream = stream_of(device)
     table = table_of(device, stream)
-    tensors = (logits, target, sigma_at, weight_at, moving_at, loss, gradient, work, table)
-    numbers: tuple[float, ...] = (classes, noise, margin, rule.ignore_index, a, b)
-    if classes <= ROWS_UP_TO and not rule.logistic:
-        numbers = (rows, *numbers)
+    counts = (rows, classes) if classes <= ROWS_UP_TO and not logistic else (classes,)
     grid = (programs, 1)
     if not at_once:
-        read = (logits, target, sigma_at, weight_at, moving_at, gradient, table)
+        read = (*read_only[:5], gradient, table)
         plan.starts[1](grid, stream, read, (classes, noise, margin, rule.ignore_index))
-    plan.starts[0](grid, stream, tensors, numbers)
+    tensors = (*read_only, loss, gradient, work, table)
+    plan.starts[0](grid, stream, tensors, (*counts, noise, margin, rule.ignore_index, a, b))
     if plan.reduction == ADDED_LATER:
-        whole, parts = loss.sum(1)
-        mean = rule.reduction == "mean"
-        loss = whole / parts if mean else whole
-        work[0] = torch.where(parts == 0, 0.0, 1 / parts) if mean else 1.0
+        loss = added_up(loss, work, mean=rule.reduction == "mean")
     return Found(loss, gradient, work)
+
+
+def is_at_once(rule: Rule, classes: int) -> bool:
+    """Whether the gradient is made with the value."""
+    return rule.noise == "logistic" or (rule.noise == "normal" and classes <= AT_ONCE_UP_TO)
 
 
 def _together(classes: int, logistic: bool) -> int:
@@ -165,7 +135,7 @@ def _launch(
     is_long: bool,
     classes: int,
     kind: tuple[Any, str, bool],
-    which: tuple[int, bool, bool, bool, bool, bool],
+    which: tuple[int, bool, bool, int, bool, bool],
     types: tuple[Any, ...],
     is_aligned: bool,
 ) -> Launch:
@@ -200,28 +170,31 @@ def backward(
     logits: Tensor,
     target: Tensor,
     sigma: float | Tensor,
+    weight: Tensor | None,
     found: Found,
     rule: Rule,
     upstream: Tensor,
 ) -> Tensor:
-    """Gradient in logits (N, C) for an upstream () or (N,); may overwrite what was found."""
+    """Gradient in logits, shaped so, for an upstream () or (N,); may overwrite what was found."""
+    if rule.noise == "gumbel":
+        return softmax_launch.backward(logits, target, sigma, weight, found, rule, upstream)
     rows, classes = logits.shape
-    if rule.is_at_once(classes):
+    if is_at_once(rule, classes):
         return scaled(found.gradient, found.work, upstream, rule)
     per_row = rule.reduction == "none"
     step = upstream.stride(0) if per_row else 0
     gradient = torch.empty_like(logits)
-    sigma_at, noise, sigmas = _sigma(sigma, logits)
-    moving, margin, _, _ = rule.numbers()
-    moving_at = logits if moving is None else moving
-    dtypes = (a.dtype for a in (logits, target, sigma_at, moving_at, upstream))
-    which = (sigmas, rule.margin is not None, moving is not None, per_row)
+    sigma_at, noise, sigmas = sigma_from(sigma, logits)
+    numbers = rule.numbers()
+    read_only = (logits, target, sigma_at, *numbers.pointers(logits, 1))
+    dtypes = (tensor.dtype for tensor in (*read_only, upstream))
+    which = (sigmas, rule.margin is not None, numbers.moving, per_row)
     start = _expansion(classes, which, (logits.device, *dtypes), logits.data_ptr() % 16 == 0)
     start(
         (rows, -(-classes // WIDE[0])),
-        _stream(logits.device),
-        (logits, target, sigma_at, moving_at, found.gradient, found.work, upstream, gradient),
-        (classes, step, noise, margin),
+        stream_of(logits.device),
+        (*read_only, found.gradient, found.work, upstream, gradient),
+        (classes, step, noise, numbers.values[0]),
     )
     return gradient
 
@@ -234,7 +207,7 @@ def scaled(gradient: Tensor, work: Tensor, upstream: Tensor, rule: Rule) -> Tens
     start = _scaling(classes % 16 == 0, per_row, device, gradient.dtype, upstream.dtype)
     start(
         (-(-rows * classes // 1024), 1),
-        _stream(device),
+        stream_of(device),
         (gradient, upstream, work),
         (rows, classes, upstream.stride(0) if per_row else 0),
     )
@@ -249,26 +222,11 @@ def _scaling(is_even: bool, per_row: bool, *types: Any) -> Start:
 
 @functools.lru_cache(maxsize=1024)
 def _expansion(
-    classes: int, which: tuple[int, bool, bool, bool], types: tuple[Any, ...], is_aligned: bool
+    classes: int, which: tuple[int, bool, int, bool], types: tuple[Any, ...], is_aligned: bool
 ) -> Start:
     """The kernel that writes the gradient of long rows."""
     block, warps = WIDE
     return Start(expand, (*which, _terms(types[1]), classes % block == 0, block), warps)
-
-
-def _stream(device: torch.device) -> int:
-    """The current stream, as a number."""
-    if device.type != "cuda":
-        return 0
-    stream: int = driver.active.get_current_stream(device.index)
-    return stream
-
-
-def _sigma(sigma: float | Tensor, logits: Tensor) -> tuple[Tensor, float, int]:
-    """A tensor to read sigma from (any, for a number), the number, and which it is."""
-    if not isinstance(sigma, Tensor):
-        return logits, float(sigma), 0
-    return sigma, 1.0, 1 if sigma.numel() == 1 else 2
 
 
 def slope_in_sigma(rows: int, found: Found, rule: Rule, upstream: Tensor) -> Tensor:
@@ -308,10 +266,10 @@ def _log_probability(
     logits, target, column = logits.contiguous(), target.contiguous(), sigma[:, 0].contiguous()
     found = forward(logits, target, column, None, rule, wanted=True, learned=True)
     to_sigma = found.work[-len(logits) :, None].clone()
-    if rule.is_at_once(logits.shape[1]):
+    if is_at_once(rule, logits.shape[1]):
         return found.loss, found.gradient, to_sigma
     ones = torch.ones(1, dtype=torch.float32, device=logits.device).expand(len(logits))
-    return found.loss, backward(logits, target, column, found, rule, ones), to_sigma
+    return found.loss, backward(logits, target, column, None, found, rule, ones), to_sigma
 
 
 # To a compiler the kernels are one operation that it does not look into.

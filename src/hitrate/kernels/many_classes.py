@@ -27,7 +27,7 @@ def compress(
     target,
     sigma,
     weight,
-    moving,
+    margin_at,
     kept,
     table,
     classes,
@@ -43,7 +43,7 @@ def compress(
     SEARCH: tl.constexpr,
 ):
     """For long rows, the first of three kernels: the weights, and the facts, of one row."""
-    margin = number_of(moving, 0, margin, MOVING)
+    margin = number_of(margin_at, margin, MOVING & 1)
     row = tl.program_id(0).to(tl.int64)
     here = logits + row * classes
     own, y, _, scale, astray = read_row(
@@ -83,7 +83,9 @@ def integrate_kept(
     target,
     sigma,
     weight,
-    moving,
+    margin_at,
+    a_at,
+    b_at,
     loss,
     kept,
     work,
@@ -110,9 +112,9 @@ def integrate_kept(
     They are of a polynomial in powers with TERMS terms, by way of Chebyshev polynomials: the slope
     is smooth enough for powers not to grow, and they take half the operations.
     """
-    margin = number_of(moving, 0, margin, MOVING)
-    link_a = number_of(moving, 1, link_a, MOVING)
-    link_b = number_of(moving, 2, link_b, MOVING)
+    margin = number_of(margin_at, margin, MOVING & 1)
+    link_a = number_of(a_at, link_a, MOVING & 2)
+    link_b = number_of(b_at, link_b, MOVING & 4)
     row = tl.program_id(0).to(tl.int64)
     cosines = table + WAVES
     own, _, part, scale, _ = read_row(
@@ -169,7 +171,7 @@ def expand(
     logits,
     target,
     sigma,
-    moving,
+    margin_at,
     kept,
     work,
     upstream,
@@ -187,7 +189,7 @@ def expand(
     BLOCK: tl.constexpr,
 ):
     """The third, in the backward pass: the gradient in logits, times what comes from above."""
-    margin = number_of(moving, 0, margin, MOVING)
+    margin = number_of(margin_at, margin, MOVING & 1)
     row = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     here = logits + row * classes

@@ -104,7 +104,9 @@ def per_row_kernel(
     target,
     sigma,
     weight,
-    moving,
+    margin_at,
+    a_at,
+    b_at,
     loss,
     gradient,
     work,
@@ -128,9 +130,9 @@ def per_row_kernel(
     SEARCH: tl.constexpr,
 ):
     """Loss and gradient of one row."""
-    margin = number_of(moving, 0, margin, MOVING)
-    link_a = number_of(moving, 1, link_a, MOVING)
-    link_b = number_of(moving, 2, link_b, MOVING)
+    margin = number_of(margin_at, margin, MOVING & 1)
+    link_a = number_of(a_at, link_a, MOVING & 2)
+    link_b = number_of(b_at, link_b, MOVING & 4)
     row = tl.program_id(0).to(tl.int64)
     here = logits + row * classes
     cosines = table + WAVES

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hitrate.links import Link
 from hitrate.losses.reduction import REDUCTIONS, Batch, Options
-from hitrate.probability import arguments
+from hitrate.probability import arguments, log_class_probabilities
 from hitrate.probability.accuracy import log_p_of_target
 from hitrate.probability.arguments import Core
 from hitrate.probability.dispatch import is_transformed
@@ -36,13 +36,27 @@ def why_not(
     """
     if type(logits) not in (Tensor, torch.nn.Parameter):
         return "logits of this type are not memory that a kernel can read"
-    rows, classes = logits.shape
-    if not isinstance(target, Tensor) or target.dtype not in arguments.INDEX_DTYPES:
-        return "targets are no class indices"
-    if not rows or target.numel() != rows or target.device != logits.device:
+    classes = logits.shape[1]
+    rows = logits.numel() // max(classes, 1)
+    of_all = arguments.noise_named(core.noise, "").loss_kernel is not None
+    if not of_all and logits.dim() > 2:
+        return "the rows lie next to each other"
+    if not rows or not isinstance(target, Tensor) or target.device != logits.device:
         return "there is not one target per row"
+    if target.is_floating_point():
+        if not of_all:
+            return "targets are no class indices"
+        if target.shape != logits.shape or target.requires_grad or options.ignore_index >= 0:
+            return "probabilities are not those of a row each"
+    elif target.dtype not in arguments.INDEX_DTYPES or target.numel() != rows:
+        return "there is not one class per row"
     if options.is_smoothed:
-        return "smoothed targets are of all classes"
+        if not of_all:
+            return "smoothed targets are of all classes"
+        if isinstance(options.label_smoothing, Tensor) and options.label_smoothing.numel() != 1:
+            return "smoothing is no number"
+        if not isinstance(options.label_smoothing, Tensor) and options.label_smoothing > 1:
+            return "smoothing is beyond 1"
     if link.formula is None:
         return f"{type(link).__name__} has no formula that kernels can run"
     if abs(options.ignore_index) >= 2**31 or options.reduction not in REDUCTIONS:
@@ -59,6 +73,8 @@ def why_not(
     elif core.margin is not None and not (arguments.is_number(core.margin) and core.margin >= 0):
         return "the margin is no number"
     if isinstance(sigma, Tensor):
+        if of_all and sigma.requires_grad:
+            return "sigma wants a gradient"
         if sigma.numel() != 1 and (sigma.shape != (rows,) or sigma.device != logits.device):
             return "sigma is neither one nor one per row"
         if is_eager_cpu(sigma) and not bool((sigma > 0).all()):
@@ -80,16 +96,19 @@ def fused_loss(
     options: Options,
     call: object,
 ) -> Tensor:
-    """The loss of rows (R, C) for which nothing speaks against it."""
-    if is_eager_cpu(target):
+    """The loss of rows (R, C), or (N, C, D), for which nothing speaks against it."""
+    if target.is_floating_point():
+        arguments.check_probabilities(target, call)
+    elif is_eager_cpu(target):
         aside = target == options.ignore_index
         arguments.check_range(target.masked_fill(aside, 0), logits.shape[1], call)
     launch = _kernels()
     noise = arguments.noise_named(core.noise, call)
-    assert noise.kernel is not None and link.formula is not None
+    kernel = noise.loss_kernel or noise.kernel
+    assert kernel is not None and link.formula is not None
     formula = launch.compiled(link.formula)
-    ending = (options.reduction, options.ignore_index, core.margin)
-    rule = launch.Rule(noise.kernel, formula, *link.numbers, *ending)
+    ending = (options.reduction, options.ignore_index, core.margin, options.label_smoothing)
+    rule = launch.Rule(kernel, formula, *link.numbers, *ending)
     weight = options.weight
     if weight is not None:
         weight = weight.to(logits.device).contiguous()
@@ -142,7 +161,8 @@ class FusedLoss(torch.autograd.Function):
         ctx.number = None if is_tensor else sigma
         ctx.rule, ctx.link, ctx.core, ctx.learned = rule, link, core, learned
         # Whether the gradient is there, but for what comes from above.
-        ctx.is_ready = wanted and not learned and rule.is_at_once(logits.shape[1])
+        at_once = _kernels().is_at_once(rule, logits.shape[1])
+        ctx.is_ready = wanted and not learned and at_once
         # Not the loss: that would hold on to this.
         ctx.found = (gradient, work)
         return loss
@@ -162,13 +182,13 @@ class FusedLoss(torch.autograd.Function):
         to_logits = to_sigma = None
         if torch.is_grad_enabled():
             # The same without the kernels' own ways, which torch differentiates as often as asked.
-            options = Options(weight, ctx.rule.ignore_index, ctx.rule.reduction)
-            batch = Batch.of(logits, target, options, "exact_loss")
-            core = ctx.core._replace(backend="auto")
-            loss = batch.loss(
+            rule, core = ctx.rule, ctx.core._replace(backend="auto")
+            options = Options(weight, rule.ignore_index, rule.reduction, rule.smoothing)
+            loss = Batch.of(logits, target, options, "exact_loss").loss(
                 lambda rows, y: ctx.link(log_p_of_target(rows, y, sigma, core)),
-                lambda rows: rows,
+                lambda rows: ctx.link(log_class_probabilities(rows, sigma, noise=core.noise)),
             )
+            upstream = upstream.reshape(loss.shape)
             inputs = [*([logits] if wanted else []), *([sigma] if learned else [])]
             gradients = list(torch.autograd.grad(loss, inputs, upstream, create_graph=True))
             to_logits = gradients.pop(0) if wanted else None
@@ -187,5 +207,5 @@ class FusedLoss(torch.autograd.Function):
             each = launch.slope_in_sigma(len(logits), found, ctx.rule, upstream)
             to_sigma = each if sigma.numel() > 1 else each.sum().reshape(sigma.shape)
         if wanted:
-            to_logits = launch.backward(logits, target, sigma, found, ctx.rule, upstream)
+            to_logits = launch.backward(logits, target, sigma, weight, found, ctx.rule, upstream)
         return to_logits, to_sigma, None

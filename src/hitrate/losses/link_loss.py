@@ -60,6 +60,12 @@ def link_loss(
     """A link of log p; the arguments are those of `exact_loss`, gathered."""
     batch, rows = None, logits
     normalized = normalization is not None and normalization.is_on
+    if not normalized and (across := _across(logits, target)) is not None:
+        choice = _choice(*across, sigma, link, core, options, call)
+        if choice.way == "fused":
+            loss = fused.fused_loss(*across, sigma, link, core, options, call)
+            layout = logits.shape[:1] + logits.shape[2:]
+            return loss.reshape(layout) if options.reduction == "none" else loss
     if normalized or not isinstance(logits, Tensor) or logits.dim() != 2:
         batch = Batch.of(logits, target, options, call)
         sigma = batch.rows_of(sigma, "sigma")
@@ -89,6 +95,10 @@ def explain_loss(
     call: object,
 ) -> Choice:
     """The way that `link_loss` takes, without taking it."""
+    if (across := _across(logits, target)) is not None:
+        choice = _choice(*across, sigma, link, core, options, call)
+        if choice.way == "fused":
+            return choice
     if logits.dim() != 2:
         batch = Batch.of(logits, target, options, call)
         return _choice(batch.logits, target, sigma, link, core, options, call)
@@ -116,6 +126,19 @@ def step_by_step(
     return batch.loss(
         lambda rows, y: link(log_p(rows, y)), lambda rows: link(log_p_of_classes(rows))
     )
+
+
+def _across(logits: Any, target: Any) -> tuple[Tensor, Tensor] | None:
+    """Logits (N, C, d1, ...) and their target as (N, C, D), where that takes no copy."""
+    if not (isinstance(logits, Tensor) and isinstance(target, Tensor) and logits.dim() > 2):
+        return None
+    if not logits.is_contiguous() or not logits.numel():
+        return None
+    if target.shape == logits.shape:
+        return logits.flatten(2), target.flatten(2)
+    if target.shape == logits.shape[:1] + logits.shape[2:]:
+        return logits.flatten(2), target.flatten(1)
+    return None
 
 
 def _choice(

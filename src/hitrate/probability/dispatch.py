@@ -149,14 +149,19 @@ def _not_asked_for(way: Way, request: Request) -> str | None:
 def _why_no_kernel(request: Request) -> str | None:
     if request.noise.kernel is None:
         return f"there is no kernel for {request.noise.name} noise"
+    if request.all_classes:
+        return "the kernels have one target per row"
+    return _why_no_triton(request)
+
+
+def _why_no_triton(request: Request) -> str | None:
+    """What keeps every kernel away."""
     if request.per_class:
         return "the kernels take one sigma per row, not one per class"
     if request.has_nodes:
         return "the kernels choose method and nodes themselves"
     if request.dtype not in KERNEL_DTYPES:
         return f"the kernels compute in float32, the logits are {request.dtype}"
-    if request.all_classes:
-        return "the kernels have one target per row"
     if request.device != "cuda" and request.backend == "auto":
         return f"the logits are on {request.device}"
     if not HAS_TRITON:
@@ -171,7 +176,11 @@ def _why_not_fused(request: Request) -> str | None:
         return ""
     if request.compiling:
         return "a compiler fuses the loss itself"
-    return _why_no_kernel(request) or request.not_fused or None
+    if request.noise.loss_kernel is None:
+        return _why_no_kernel(request) or request.not_fused or None
+    if request.all_classes and request.has_margin:
+        return "with a margin each class has its own"
+    return _why_no_triton(request) or request.not_fused or None
 
 
 def _why_no_closed_form(request: Request) -> str | None:

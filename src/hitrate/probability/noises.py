@@ -51,7 +51,9 @@ class Noise:
     class_nodes : callable, optional
         Nodes that serve all classes at once, see `hitrate.probability.methods.class_nodes`.
     kernel : str, optional
-        The noise's name in `hitrate.kernels`.
+        The noise's name in `hitrate.kernels`, for log p and for losses of one class per row.
+    loss_kernel : str, optional
+        The same for losses alone, whatever their targets are.
 
     Examples
     --------
@@ -86,6 +88,7 @@ class Noise:
     genz: ClassVar[Any] = None
     class_nodes: ClassVar[Any] = None
     kernel: ClassVar[str | None] = None
+    loss_kernel: ClassVar[str | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -182,6 +185,7 @@ ABILITIES = (
     "genz",
     "class_nodes",
     "kernel",
+    "loss_kernel",
 )
 
 
@@ -282,6 +286,7 @@ class Gumbel(Noise):
     """Standard Gumbel noise: p is the softmax, so -log p is cross entropy."""
 
     name = "gumbel"
+    loss_kernel = "gumbel"
     closed_form = staticmethod(closed_forms.log_softmax_of_target)
     closed_form_of_classes = staticmethod(closed_forms.log_softmax_of_classes)
     shape = Shape(0.0, 1.0)

@@ -1,0 +1,184 @@
+"""Launchers of the softmax's kernels."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from hitrate.kernels import epilogue, softmax
+from hitrate.kernels.chebyshev_table import table_of
+from hitrate.kernels.fast_launch import Start
+from hitrate.kernels.rule import (
+    ADDED_LATER,
+    REDUCTIONS,
+    Found,
+    Rule,
+    added_up,
+    empty_loss,
+    sigma_from,
+    stream_of,
+)
+from hitrate.kernels.softmax import softmax_gradient, softmax_value
+
+# Up to this many classes a row is read once, and held in registers.
+WHOLE_UP_TO = 4096
+# Up to this many programs leave their sums to the last of them.
+FINISHED_UP_TO = int(epilogue.FINISHED)
+# Elements of a tile, where rows lie one after the other and where they lie next to each other.
+TILE, TILE_ACROSS = 512, 2048
+# Columns and warps for long rows, and for their gradient.
+LONG, WIDE = (2048, 8), (2048, 4)
+KEPT = int(softmax.KEPT)
+INDEX, SMOOTHED, SOFT = int(softmax.INDEX), int(softmax.SMOOTHED), int(softmax.SOFT)
+
+
+class Layout(NamedTuple):
+    """How logits (R, C) or (N, C, D) lie."""
+
+    outer: int
+    rows: int  # Within each of the outer ones.
+    classes: int
+    pitch: int  # From a class to the next.
+
+    @staticmethod
+    def of(logits: Tensor) -> Layout:
+        """Of contiguous logits."""
+        if logits.dim() == 2:
+            return Layout(1, logits.shape[0], logits.shape[1], 1)
+        outer, classes, inner = logits.shape
+        return Layout(outer, inner, classes, inner)
+
+    @property
+    def is_across(self) -> bool:
+        """Whether rows lie next to each other."""
+        return self.pitch > 1
+
+
+class Tile(NamedTuple):
+    """Rows and classes of a program, and its warps."""
+
+    rows: int
+    classes: int
+    warps: int
+
+
+@functools.lru_cache(maxsize=1024)
+def tile_of(classes: int, across: bool, *, gradient: bool) -> Tile:
+    """What a program takes at once."""
+    padded = 1 << (classes - 1).bit_length()
+    if across:
+        columns = min(padded, 256 if gradient else WHOLE_UP_TO)
+        rows = max(1, TILE_ACROSS // columns)
+        return Tile(rows, columns, 4 if rows * columns <= TILE_ACROSS else 8)
+    if gradient and padded > WIDE[0]:
+        return Tile(1, *WIDE)
+    if padded > WHOLE_UP_TO:
+        return Tile(1, *LONG)
+    rows = max(1, TILE // padded)
+    return Tile(rows, padded, 1 if rows * padded <= 256 else (4 if padded <= 2048 else 8))
+
+
+def targets_of(target: Tensor, rule: Rule) -> int:
+    """Which kind of target."""
+    if target.is_floating_point():
+        return SOFT
+    smooth = isinstance(rule.smoothing, Tensor) or rule.smoothing > 0
+    return SMOOTHED if smooth else INDEX
+
+
+def forward(
+    logits: Tensor, target: Tensor, sigma: float | Tensor, weight: Tensor | None, rule: Rule
+) -> Found:
+    """The loss of contiguous logits (R, C) or (N, C, D); soft targets are laid out like them."""
+    device = logits.device
+    layout = Layout.of(logits)
+    total = layout.outer * layout.rows
+    sigma_at, noise, sigmas = sigma_from(sigma, logits)
+    weight_at = logits if weight is None else weight
+    numbers = rule.numbers()
+    margin, a, b, smoothing = numbers.values
+    read_only = (logits, target, sigma_at, weight_at, *numbers.pointers(logits, 4))
+    shape = tile_of(layout.classes, layout.is_across, gradient=False)
+    programs = layout.outer * -(-layout.rows // shape.rows)
+    which = (sigmas, weight is not None, rule.margin is not None, numbers.moving)
+    reduction = REDUCTIONS[rule.reduction]
+    if reduction and programs > FINISHED_UP_TO:
+        reduction = ADDED_LATER
+    start = _value(
+        layout.classes,
+        layout.pitch,
+        (*which, targets_of(target, rule), rule.link, reduction),
+        (device, *[tensor.dtype for tensor in read_only]),
+        logits.data_ptr() % 16 == 0,
+    )
+    loss = empty_loss(reduction, total, programs, device)
+    work = torch.empty(1, dtype=torch.float32, device=device)
+    kept = torch.empty((total, KEPT), dtype=torch.float32, device=device)
+    stream = stream_of(device)
+    start(
+        (programs, 1),
+        stream,
+        (*read_only, loss, kept, work, table_of(device, stream)),
+        (*layout[1:], noise, margin, rule.ignore_index, a, b, smoothing),
+    )
+    if reduction == ADDED_LATER:
+        loss = added_up(loss, work, mean=rule.reduction == "mean")
+    return Found(loss, kept, work)
+
+
+def backward(
+    logits: Tensor,
+    target: Tensor,
+    sigma: float | Tensor,
+    weight: Tensor | None,
+    found: Found,
+    rule: Rule,
+    upstream: Tensor,
+) -> Tensor:
+    """Gradient in logits, for an upstream () or one per row."""
+    layout = Layout.of(logits)
+    per_row = rule.reduction == "none"
+    sigma_at, noise, sigmas = sigma_from(sigma, logits)
+    weight_at = logits if weight is None else weight
+    numbers = rule.numbers()
+    margin, a, b, smoothing = numbers.values
+    read_only = (logits, target, sigma_at, weight_at, *numbers.pointers(logits, 4))
+    which = (sigmas, weight is not None, rule.margin is not None, numbers.moving)
+    shape = tile_of(layout.classes, layout.is_across, gradient=True)
+    start = _gradient(
+        layout.classes,
+        layout.pitch,
+        (*which, targets_of(target, rule), rule.link, per_row),
+        (logits.device, upstream.dtype, *[tensor.dtype for tensor in read_only]),
+        logits.data_ptr() % 16 == 0,
+    )
+    gradient = torch.empty_like(logits)
+    start(
+        (layout.outer * -(-layout.rows // shape.rows), -(-layout.classes // shape.classes)),
+        stream_of(logits.device),
+        (*read_only, found.gradient, found.work, upstream, gradient),
+        (*layout[1:], upstream.stride(0) if per_row else 0, noise, margin, a, b, smoothing),
+    )
+    return gradient
+
+
+@functools.lru_cache(maxsize=1024)
+def _value(
+    classes: int, pitch: int, how: tuple[Any, ...], types: tuple[Any, ...], is_aligned: bool
+) -> Start:
+    """The kernel of values, for numbers and types that it is compiled for."""
+    shape = tile_of(classes, pitch > 1, gradient=False)
+    fits = shape.classes >= classes
+    return Start(softmax_value, (*how, pitch > 1, fits, *shape[:2]), shape.warps)
+
+
+@functools.lru_cache(maxsize=1024)
+def _gradient(
+    classes: int, pitch: int, how: tuple[Any, ...], types: tuple[Any, ...], is_aligned: bool
+) -> Start:
+    """The kernel of gradients."""
+    shape = tile_of(classes, pitch > 1, gradient=True)
+    return Start(softmax_gradient, (*how, pitch > 1, *shape[:2]), shape.warps)
