@@ -26,6 +26,8 @@ class Numbers(NamedTuple):
 
     def pointers(self, other: Tensor, count: int) -> tuple[Tensor, ...]:
         """Tensors to read the first ones from; any other for those that are just numbers."""
+        if not self.moving:
+            return (other,) * count
         return tuple(other if tensor is None else tensor for tensor in self.at[:count])
 
 
@@ -43,11 +45,12 @@ class Rule(NamedTuple):
 
     def numbers(self) -> Numbers:
         """Those that move on a device are read there; elsewhere a tensor is just a number."""
+        margin = 0.0 if self.margin is None else self.margin
+        four = (margin, self.a, self.b, self.smoothing)
         values: list[float] = []
         at: list[Tensor | None] = []
         moving = 0
-        margin = 0.0 if self.margin is None else self.margin
-        for k, number in enumerate((margin, self.a, self.b, self.smoothing)):
+        for k, number in enumerate(four):
             if isinstance(number, Tensor) and not number.is_cpu:
                 values.append(0.0)
                 at.append(number)

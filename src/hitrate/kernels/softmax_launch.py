@@ -15,6 +15,7 @@ from hitrate.kernels.rule import (
     ADDED_LATER,
     REDUCTIONS,
     Found,
+    Numbers,
     Rule,
     added_up,
     empty_loss,
@@ -111,7 +112,7 @@ def forward(
         layout.classes,
         layout.pitch,
         (*which, targets_of(target, rule), rule.link, reduction),
-        (device, *[tensor.dtype for tensor in read_only]),
+        (device, *_types(read_only, numbers)),
         logits.data_ptr() % 16 == 0,
     )
     loss = empty_loss(reduction, total, programs, device)
@@ -152,7 +153,7 @@ def backward(
         layout.classes,
         layout.pitch,
         (*which, targets_of(target, rule), rule.link, per_row),
-        (logits.device, upstream.dtype, *[tensor.dtype for tensor in read_only]),
+        (logits.device, upstream.dtype, *_types(read_only, numbers)),
         logits.data_ptr() % 16 == 0,
     )
     gradient = torch.empty_like(logits)
@@ -163,6 +164,11 @@ def backward(
         (*layout[1:], upstream.stride(0) if per_row else 0, noise, margin, a, b, smoothing),
     )
     return gradient
+
+
+def _types(read_only: tuple[Tensor, ...], numbers: Numbers) -> tuple[torch.dtype, ...]:
+    """What the kernels are compiled for, of the tensors that they read."""
+    return tuple([tensor.dtype for tensor in (read_only if numbers.moving else read_only[:4])])
 
 
 @functools.lru_cache(maxsize=1024)

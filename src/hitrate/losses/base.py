@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from numbers import Real
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,11 +25,14 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
     `predict_proba` when it sees one. `probabilities` has the loss's own.
     """
 
+    # The function twin's, with which complaints begin.
+    function_name: ClassVar[str]
     # Arguments that are numbers and may move, beside label smoothing.
     moving: tuple[str, ...] = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        cls.function_name = function_name(cls)
         if "__init__" in vars(cls) and _takes_options(cls.__init__):
             spelled_out(Options)(cls.__init__)
 
@@ -85,7 +88,8 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
     @property
     def options(self) -> Options:
         """Cross entropy's options as they stand now."""
-        return Options(self.weight, self.ignore_index, self.reduction, self.label_smoothing)
+        weight = self._buffers["weight"]
+        return Options(weight, self.ignore_index, self.reduction, self.label_smoothing)
 
     def probabilities(self, input: Tensor) -> Tensor:
         """What the loss takes as the probability of each class, shaped like the logits `input`."""

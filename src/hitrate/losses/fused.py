@@ -21,6 +21,8 @@ from hitrate.probability.arguments import Core
 from hitrate.probability.dispatch import is_transformed
 from hitrate.probability.execution import is_eager_cpu
 
+MOST_KNOWN = 4096
+
 
 def why_not(
     logits: Tensor,
@@ -85,6 +87,47 @@ def why_not(
     if is_transformed(logits) or (isinstance(sigma, Tensor) and is_transformed(sigma)):
         return "inside a transform of torch.func a loss goes step by step"
     return ""
+
+
+# Calls that went by the kernels, but for values and the number of rows: what `why_not` and the
+# dispatch look at. A training step should not look again.
+_known: set[tuple[Any, ...]] = set()
+
+
+def signature(
+    logits: Tensor,
+    target: Tensor,
+    sigma: float | Tensor,
+    link: Link,
+    core: Core,
+    options: Options,
+) -> tuple[Any, ...]:
+    """What decides whether a call on a GPU can be one kernel; numbers that move by who they are."""
+    weight = options.weight
+    return (
+        (type(logits), logits.dtype, logits.device, logits.shape[1:]),
+        (target.dtype, target.device, target.shape[1:], target.requires_grad),
+        (sigma.shape, sigma.requires_grad) if isinstance(sigma, Tensor) else type(sigma),
+        None if weight is None else (weight.shape, weight.requires_grad),
+        (link.formula, core, options[1:]),
+    )
+
+
+def is_known(key: tuple[Any, ...], logits: Tensor, target: Tensor, sigma: float | Tensor) -> bool:
+    """Whether a call like this one went by the kernels, and nothing about this one is special."""
+    return (
+        key in _known
+        and len(target) == len(logits) > 0
+        and (isinstance(sigma, Tensor) or 1e-37 < sigma < 1e38)
+        and not is_transformed(logits)
+    )
+
+
+def remember(key: tuple[Any, ...]) -> None:
+    """That such a call can be one kernel; some thousand kinds of calls are enough."""
+    if len(_known) > MOST_KNOWN:
+        _known.clear()
+    _known.add(key)
 
 
 def fused_loss(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hitrate.links import Link
 from hitrate.losses import fused
-from hitrate.losses.base import ClassificationLoss, function_name, split_options
+from hitrate.losses.base import ClassificationLoss, split_options
 from hitrate.losses.normalization import normalize_logits
 from hitrate.losses.reduction import Batch, LossOptions, Options, each_class_as_target
 from hitrate.probability import class_probabilities, log_class_probabilities
@@ -58,14 +58,12 @@ def link_loss(
     normalization: Normalization | None = None,
 ) -> Tensor:
     """A link of log p; the arguments are those of `exact_loss`, gathered."""
-    batch, rows = None, logits
+    batch, rows, labels = None, logits, target
     normalized = normalization is not None and normalization.is_on
-    if not normalized and (across := _across(logits, target)) is not None:
-        choice = _choice(*across, sigma, link, core, options, call)
-        if choice.way == "fused":
-            loss = fused.fused_loss(*across, sigma, link, core, options, call)
-            layout = logits.shape[:1] + logits.shape[2:]
-            return loss.reshape(layout) if options.reduction == "none" else loss
+    if not normalized:
+        loss = _on_gpu(logits, target, sigma, link, core, options, call)
+        if loss is not None:
+            return loss
     if normalized or not isinstance(logits, Tensor) or logits.dim() != 2:
         batch = Batch.of(logits, target, options, call)
         sigma = batch.rows_of(sigma, "sigma")
@@ -73,9 +71,9 @@ def link_loss(
             found = normalize_logits(batch.logits, batch.ignored, normalization.process_group)
             batch = dataclasses.replace(batch, logits=found)
         rows = batch.logits
-    choice = _choice(rows, target, sigma, link, core, options, call)
+        labels = batch.target if batch.is_soft else target.reshape(-1)
+    choice = _choice(rows, labels, sigma, link, core, options, call)
     if choice.way == "fused":
-        labels = target if batch is None else target.reshape(-1)
         loss = fused.fused_loss(rows, labels, sigma, link, core, options, call)
         per_row = batch is not None and options.reduction == "none"
         return loss.reshape(batch.layout) if batch is not None and per_row else loss
@@ -83,6 +81,35 @@ def link_loss(
         batch = Batch.of(logits, target, options, call)
         sigma = batch.rows_of(sigma, "sigma")
     return step_by_step(batch, sigma, link, core, choice)
+
+
+def _on_gpu(
+    logits: Tensor,
+    target: Tensor,
+    sigma: float | Tensor,
+    link: Link,
+    core: Core,
+    options: Options,
+    call: object,
+) -> Tensor | None:
+    """The loss by kernels that read logits as they lie, or None where that takes a closer look."""
+    found = _across(logits, target)
+    if found is None:
+        if not (isinstance(logits, Tensor) and logits.is_cuda and logits.dim() == 2):
+            return None
+        found = logits, target
+    known = None
+    if logits.is_cuda and isinstance(target, Tensor) and not torch.compiler.is_compiling():
+        known = fused.signature(*found, sigma, link, core, options)
+    if known is None or not fused.is_known(known, *found, sigma):
+        if _choice(*found, sigma, link, core, options, call).way != "fused":
+            return None
+        if known is not None:
+            fused.remember(known)
+    loss = fused.fused_loss(*found, sigma, link, core, options, call)
+    if options.reduction == "none" and logits.dim() > 2:
+        return loss.reshape(logits.shape[:1] + logits.shape[2:])
+    return loss
 
 
 def explain_loss(
@@ -188,7 +215,7 @@ class LinkLoss(ClassificationLoss):
     def compute(cls, logits: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """The loss of logits, from the parameters of the link and cross entropy's options."""
         link, options = split_options(cls.make_link, args, kwargs)
-        call = Call(function_name(cls), link)
+        call = Call(cls.function_name, link)
         return link_loss(logits, target, 1.0, link, Core(noise=cls.noise), options, call)
 
     @property
@@ -239,7 +266,7 @@ class LinkLoss(ClassificationLoss):
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Loss of logits `input`."""
         link = self.link
-        call = Call(function_name(type(self)), link)
+        call = Call(self.function_name, link)
         return link_loss(input, target, 1.0, link, Core(noise=self.noise), self.options, call)
 
     def probabilities(self, input: Tensor) -> Tensor:

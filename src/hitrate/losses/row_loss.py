@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Unpack
 
 from torch import Tensor
 
-from hitrate.losses.base import ClassificationLoss, function_name, split_options
+from hitrate.losses.base import ClassificationLoss, split_options
 from hitrate.losses.reduction import Batch, LossOptions, OfClasses, OfTarget
 
 
@@ -50,13 +50,13 @@ class RowLoss(ClassificationLoss):
         """The loss of logits, from the arguments of the rule and cross entropy's options."""
         rule, options = split_options(cls.make_rule, args, kwargs)
         shown = inspect.signature(cls.make_rule).bind_partial(*args).arguments
-        call = RowCall(function_name(cls), {**shown, **kwargs})
+        call = RowCall(cls.function_name, {**shown, **kwargs})
         return Batch.of(logits, target, options, call).loss(*rule)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Loss of logits `input`."""
         arguments = {name: getattr(self, name) for name in self._arguments}
-        call = RowCall(function_name(type(self)), arguments)
+        call = RowCall(self.function_name, arguments)
         return Batch.of(input, target, self.options, call).loss(*self.make_rule(**arguments))
 
 
