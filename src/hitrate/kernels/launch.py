@@ -177,7 +177,8 @@ def backward(
 ) -> Tensor:
     """Gradient in logits, shaped so, for an upstream () or (N,); may overwrite what was found."""
     if rule.noise == "gumbel":
-        return softmax_launch.backward(logits, target, sigma, weight, found, rule, upstream)
+        kept, call = found.gradient, found.call
+        return softmax_launch.backward(logits, target, sigma, weight, kept, call, upstream)
     rows, classes = logits.shape
     if is_at_once(rule, classes):
         return scaled(found.gradient, found.work, upstream, rule)

@@ -67,6 +67,7 @@ class Found(NamedTuple):
     loss: Tensor  # () or (N,), float32
     gradient: Tensor  # (N, C) in the logits' dtype, or a few numbers per row to expand; or none
     work: Tensor  # The mean's factor; then slopes in sigma, if it is learned.
+    call: Any = None  # What kernels that make the gradient later know of the call.
 
 
 def stream_of(device: torch.device) -> int:

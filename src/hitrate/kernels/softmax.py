@@ -40,6 +40,13 @@ def rows_of(logits, rows, classes, ACROSS: tl.constexpr, R: tl.constexpr):
 
 
 @triton.jit
+def work_of(kept, rows, R: tl.constexpr):
+    """Where the factor of the mean is: behind what is kept of all rows."""
+    outer = (tl.num_programs(0) // tl.cdiv(rows, R)).to(tl.int64)
+    return kept + outer * rows * KEPT
+
+
+@triton.jit
 def tile(logits, here, there, c, classes, pitch):
     """Logits (R, P) of rows at classes c, -inf where there are none."""
     inside = there[:, None] & (c < classes)[None, :]
@@ -95,7 +102,6 @@ def softmax_value(
     smoothing_at,
     loss,
     kept,
-    work,
     table,
     rows,
     classes,
@@ -243,7 +249,7 @@ def softmax_value(
     tl.store(facts + 1, log_total, mask=there)
     tl.store(facts + 2, push, mask=there)
     tl.store(facts + 3, pull, mask=there)
-    finish(loss, work, table, row, value, part, there, REDUCTION)
+    finish(loss, work_of(kept, rows, R), table, row, value, part, there, REDUCTION)
 
 
 @triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)
@@ -257,7 +263,6 @@ def softmax_gradient(
     b_at,
     smoothing_at,
     kept,
-    work,
     upstream,
     gradient,
     rows,
@@ -296,7 +301,8 @@ def softmax_gradient(
     if PER_ROW:
         above = tl.load(upstream + row * stride_upstream, mask=there, other=0.0).to(tl.float32)
     else:
-        above = tl.zeros([R], tl.float32) + tl.load(upstream).to(tl.float32) * tl.load(work)
+        above = tl.zeros([R], tl.float32) + tl.load(upstream).to(tl.float32)
+        above *= tl.load(work_of(kept, rows, R))
 
     z = tile(logits, here, there, c, classes, pitch)
     log_share = (z - top[:, None]) * scale[:, None] - log_total[:, None]

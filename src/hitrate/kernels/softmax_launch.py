@@ -90,44 +90,83 @@ def targets_of(target: Tensor, rule: Rule) -> int:
     return SMOOTHED if smooth else INDEX
 
 
+class Plan(NamedTuple):
+    """The kernels for numbers and types that they are compiled for."""
+
+    value: Start
+    gradient: Start
+    tile: Tile
+    gradient_tile: Tile
+
+
+@functools.lru_cache(maxsize=1024)
+def plan_of(
+    classes: int,
+    pitch: int,
+    reduction: int,
+    how: tuple[Any, ...],
+    types: tuple[Any, ...],
+    is_aligned: bool,
+) -> Plan:
+    """What calls share that differ in nothing but values and the number of rows."""
+    across = pitch > 1
+    one, other = (tile_of(classes, across, gradient=gradient) for gradient in (False, True))
+    fits = one.classes >= classes
+    value = Start(softmax_value, (*how, reduction, across, fits, *one[:2]), one.warps)
+    per_row = reduction == REDUCTIONS["none"]
+    gradient = Start(softmax_gradient, (*how, per_row, across, *other[:2]), other.warps)
+    return Plan(value, gradient, one, other)
+
+
+class Call(NamedTuple):
+    """What the gradient needs to know of the call of its value, beside tensors."""
+
+    plan: Plan
+    layout: Layout
+    numbers: Numbers
+    sigma: float
+
+
 def forward(
     logits: Tensor, target: Tensor, sigma: float | Tensor, weight: Tensor | None, rule: Rule
 ) -> Found:
     """The loss of contiguous logits (R, C) or (N, C, D); soft targets are laid out like them."""
     device = logits.device
     layout = Layout.of(logits)
-    total = layout.outer * layout.rows
+    outer, rows, classes, pitch = layout
     sigma_at, noise, sigmas = sigma_from(sigma, logits)
     weight_at = logits if weight is None else weight
     numbers = rule.numbers()
     margin, a, b, smoothing = numbers.values
     read_only = (logits, target, sigma_at, weight_at, *numbers.pointers(logits, 4))
-    shape = tile_of(layout.classes, layout.is_across, gradient=False)
-    programs = layout.outer * -(-layout.rows // shape.rows)
     which = (sigmas, weight is not None, rule.margin is not None, numbers.moving)
     reduction = REDUCTIONS[rule.reduction]
+    rows_together = tile_of(classes, pitch > 1, gradient=False).rows
+    programs = outer * -(-rows // rows_together)
     if reduction and programs > FINISHED_UP_TO:
         reduction = ADDED_LATER
-    start = _value(
-        layout.classes,
-        layout.pitch,
-        (*which, targets_of(target, rule), rule.link, reduction),
-        (device, *_types(read_only, numbers)),
+    types = [tensor.dtype for tensor in (read_only if numbers.moving else read_only[:4])]
+    plan = plan_of(
+        classes,
+        pitch,
+        reduction,
+        (*which, targets_of(target, rule), rule.link),
+        (device, *types),
         logits.data_ptr() % 16 == 0,
     )
-    loss = empty_loss(reduction, total, programs, device)
-    work = torch.empty(1, dtype=torch.float32, device=device)
-    kept = torch.empty((total, KEPT), dtype=torch.float32, device=device)
+    loss = empty_loss(reduction, outer * rows, programs, device)
+    # The last row is for the mean's factor.
+    kept = torch.empty((outer * rows + 1, KEPT), dtype=torch.float32, device=device)
     stream = stream_of(device)
-    start(
+    plan.value(
         (programs, 1),
         stream,
-        (*read_only, loss, kept, work, table_of(device, stream)),
-        (*layout[1:], noise, margin, rule.ignore_index, a, b, smoothing),
+        (*read_only, loss, kept, table_of(device, stream)),
+        (rows, classes, pitch, noise, margin, rule.ignore_index, a, b, smoothing),
     )
     if reduction == ADDED_LATER:
-        loss = added_up(loss, work, mean=rule.reduction == "mean")
-    return Found(loss, kept, work)
+        loss = added_up(loss, kept[-1], mean=rule.reduction == "mean")
+    return Found(loss, kept, kept, Call(plan, layout, numbers, noise))
 
 
 def backward(
@@ -135,56 +174,27 @@ def backward(
     target: Tensor,
     sigma: float | Tensor,
     weight: Tensor | None,
-    found: Found,
-    rule: Rule,
+    kept: Tensor,
+    call: Call,
     upstream: Tensor,
 ) -> Tensor:
     """Gradient in logits, for an upstream () or one per row."""
-    layout = Layout.of(logits)
-    per_row = rule.reduction == "none"
-    sigma_at, noise, sigmas = sigma_from(sigma, logits)
-    weight_at = logits if weight is None else weight
-    numbers = rule.numbers()
+    plan, (outer, rows, classes, pitch), numbers, noise = call
     margin, a, b, smoothing = numbers.values
-    read_only = (logits, target, sigma_at, weight_at, *numbers.pointers(logits, 4))
-    which = (sigmas, weight is not None, rule.margin is not None, numbers.moving)
-    shape = tile_of(layout.classes, layout.is_across, gradient=True)
-    start = _gradient(
-        layout.classes,
-        layout.pitch,
-        (*which, targets_of(target, rule), rule.link, per_row),
-        (logits.device, upstream.dtype, *_types(read_only, numbers)),
-        logits.data_ptr() % 16 == 0,
-    )
+    tile = plan.gradient_tile
+    sigma_at = sigma if isinstance(sigma, Tensor) else logits
+    weight_at = logits if weight is None else weight
     gradient = torch.empty_like(logits)
-    start(
-        (layout.outer * -(-layout.rows // shape.rows), -(-layout.classes // shape.classes)),
+    plan.gradient(
+        (outer * -(-rows // tile.rows), -(-classes // tile.classes)),
         stream_of(logits.device),
-        (*read_only, found.gradient, found.work, upstream, gradient),
-        (*layout[1:], upstream.stride(0) if per_row else 0, noise, margin, a, b, smoothing),
+        (
+            *(logits, target, sigma_at, weight_at, *numbers.pointers(logits, 4)),
+            *(kept, upstream, gradient),
+        ),
+        (
+            *(rows, classes, pitch, upstream.stride(0) if upstream.dim() else 0),
+            *(noise, margin, a, b, smoothing),
+        ),
     )
     return gradient
-
-
-def _types(read_only: tuple[Tensor, ...], numbers: Numbers) -> tuple[torch.dtype, ...]:
-    """What the kernels are compiled for, of the tensors that they read."""
-    return tuple([tensor.dtype for tensor in (read_only if numbers.moving else read_only[:4])])
-
-
-@functools.lru_cache(maxsize=1024)
-def _value(
-    classes: int, pitch: int, how: tuple[Any, ...], types: tuple[Any, ...], is_aligned: bool
-) -> Start:
-    """The kernel of values, for numbers and types that it is compiled for."""
-    shape = tile_of(classes, pitch > 1, gradient=False)
-    fits = shape.classes >= classes
-    return Start(softmax_value, (*how, pitch > 1, fits, *shape[:2]), shape.warps)
-
-
-@functools.lru_cache(maxsize=1024)
-def _gradient(
-    classes: int, pitch: int, how: tuple[Any, ...], types: tuple[Any, ...], is_aligned: bool
-) -> Start:
-    """The kernel of gradients."""
-    shape = tile_of(classes, pitch > 1, gradient=True)
-    return Start(softmax_gradient, (*how, pitch > 1, *shape[:2]), shape.warps)

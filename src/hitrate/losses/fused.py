@@ -142,7 +142,7 @@ def fused_loss(
     """The loss of rows (R, C), or (N, C, D), for which nothing speaks against it."""
     if target.is_floating_point():
         arguments.check_probabilities(target, call)
-    elif is_eager_cpu(target):
+    elif target.is_cpu and is_eager_cpu(target):
         aside = target == options.ignore_index
         arguments.check_range(target.masked_fill(aside, 0), logits.shape[1], call)
     launch = _kernels()
@@ -195,8 +195,9 @@ class FusedLoss(torch.autograd.Function):
     ) -> Tensor:
         """The value."""
         target, weight, rule, link, core, wanted, learned = rest
+        launch = _kernels()
         loss: Tensor
-        loss, gradient, work = _kernels().forward(
+        loss, gradient, work, ctx.call = launch.forward(
             logits, target, sigma, weight, rule, wanted=wanted, learned=learned
         )
         is_tensor = isinstance(sigma, Tensor)
@@ -204,7 +205,7 @@ class FusedLoss(torch.autograd.Function):
         ctx.number = None if is_tensor else sigma
         ctx.rule, ctx.link, ctx.core, ctx.learned = rule, link, core, learned
         # Whether the gradient is there, but for what comes from above.
-        at_once = _kernels().is_at_once(rule, logits.shape[1])
+        at_once = launch.is_at_once(rule, logits.shape[1])
         ctx.is_ready = wanted and not learned and at_once
         # Not the loss: that would hold on to this.
         ctx.found = (gradient, work)
@@ -221,6 +222,10 @@ class FusedLoss(torch.autograd.Function):
         logits, target, weight, sigma = ctx.saved_tensors
         if sigma is None:
             sigma = ctx.number
+        if ctx.call is not None and not torch.is_grad_enabled():
+            found = launch.Found(upstream, *ctx.found, ctx.call)
+            gradient = launch.backward(logits, target, sigma, weight, found, ctx.rule, upstream)
+            return gradient, None, None
         wanted, learned = ctx.needs_input_grad[0], ctx.learned and ctx.needs_input_grad[1]
         to_logits = to_sigma = None
         if torch.is_grad_enabled():
@@ -239,7 +244,7 @@ class FusedLoss(torch.autograd.Function):
             return to_logits, to_sigma, None
         if ctx.found is None:
             # Called before, with the graph retained: the gradient was given away.
-            _, gradient, work = launch.forward(
+            _, gradient, work, _ = launch.forward(
                 logits, target, sigma, weight, ctx.rule, wanted=wanted, learned=learned
             )
         else:
