@@ -1,8 +1,8 @@
 """Write the GPU's tables and picture from committed results: `python benchmarks/gpu_tables.py`.
 
-The results are those of one run of `benchmarks/gpu.py` (`benchmarks/results/gpu.json`) and one of
-`benchmarks/gpu_training.py` (`benchmarks/results/gpu_training.json`). The README gets the short
-table, docs/gpu.md all of them.
+The results are those of one run each of `benchmarks/gpu.py` (`benchmarks/results/gpu.json`),
+`benchmarks/gpu_members.py` (`gpu_members.json`) and `benchmarks/gpu_training.py`
+(`gpu_training.json`). The README gets the short table, docs/gpu.md all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 PICTURE = ROOT / "docs" / "images" / "gpu_roofline.png"
 PLACES = {
     "README.md": ["short"],
-    "docs/gpu.md": ["time", "references", "training"],
+    "docs/gpu.md": ["members", "time", "references", "training"],
 }
 
 
@@ -49,6 +49,35 @@ def short(gpu: dict[str, Any]) -> str:
             f"{case['gpu_ratio']:.2f} | {case['memory']['exact']:.2f} |"
         )
     return "\n".join([*lines, "", about(gpu)])
+
+
+def members(gpu: dict[str, Any]) -> str:
+    """Losses of the softmax, each as ratios to torch's cross entropy with the same targets."""
+    base, own = "cross entropy, torch", "cross entropy"
+    names = [name for name in gpu["cases"][0]["class"] if name != base]
+    kinds = {"class": "classes", "smoothed": "smoothed", "soft": "probabilities"}
+    lines = [
+        f"| N x C | dtype | targets | torch, GPU alone | {' | '.join(names)} | memory | torch's |",
+        "|---|---|---|---|" + "---|" * (len(names) + 2),
+    ]
+    for case in gpu["cases"]:
+        shape = f"{case['rows']} x {case['classes']} | {case['dtype']}"
+        for kind, title in kinds.items():
+            found = case[kind]
+            cells = [time_of(found[base]["gpu_us"])]
+            for name in names:
+                one = found.get(name)
+                told = one and f"{one['eager_ratio']:.2f} / {one['gpu_ratio']:.2f}"
+                cells.append(told or "")
+            cells += [f"{found[name]['memory']:.2f}" for name in (own, base)]
+            lines.append(f"| {shape} | {title} | {' | '.join(cells)} |")
+    note = (
+        "Ratios of time to torch's cross entropy with the same targets: eager / on the GPU alone, "
+        f"by replaying CUDA graphs. Forward and backward, medians over {gpu['rounds']} rounds in "
+        "which the losses took turns, in one run. Smoothing is 0.1. Memory is the peak beyond the "
+        f"logits, as a multiple of them. {gpu['device']}, torch {gpu['torch']}."
+    )
+    return "\n".join([*lines, "", note])
 
 
 def about(gpu: dict[str, Any]) -> str:
@@ -135,6 +164,7 @@ def tables() -> dict[str, str]:
     gpu = results("gpu")
     return {
         "short": short(gpu),
+        "members": members(results("gpu_members")),
         "time": time(gpu),
         "references": references(gpu),
         "training": training(results("gpu_training")),
