@@ -515,12 +515,12 @@ def power(x: Tensor, y: Number) -> Tensor:
 
 def maximum(x: Tensor, y: Number) -> Tensor:
     """The larger of the two."""
-    return torch.clamp(x, min=y) if isinstance(y, float) else torch.maximum(x, y)
+    return torch.maximum(x, y) if isinstance(y, Tensor) else torch.clamp(x, min=y)
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
     """One or the other, by a condition of rows or of numbers."""
-    if isinstance(condition, bool):
+    if not isinstance(condition, Tensor):
         return x if condition else y
     return torch.where(condition, x, y)
 

@@ -250,7 +250,7 @@ class Schedule:
 
     @property
     def value(self) -> float:
-        """The value that the loss has now."""
+        """What the schedule says for now."""
         return self._value_at(self.steps_done)
 
     def step(self) -> None:

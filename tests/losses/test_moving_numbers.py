@@ -3,6 +3,7 @@
 import copy
 import io
 
+import numpy as np
 import pytest
 import torch
 
@@ -232,3 +233,31 @@ def test_a_scheduled_training_is_compiled_once_by_the_default_compiler(name):
     graphs, worst = steps_under_compilation(name, "inductor")
     assert graphs <= 2
     assert worst < 1e-5
+
+
+def test_numbers_of_numpy_and_whole_ones_are_numbers():
+    logits, target = batch()
+    for make in (hitrate.GeneralizedCrossEntropyLoss, hitrate.MixedLoss, hitrate.FocalLoss):
+        found = make(np.float64(0.25))(logits, target)
+        assert torch.equal(found, make(0.25)(logits, target))
+    for sigma in (1.0, torch.tensor(10)):
+        loss = hitrate.ExactLoss(sigma)
+        schedule = hitrate.Schedule(loss, "sigma", lambda p: 10 if p < 0.4 else 0.5, 3)
+        schedule.step()
+        assert loss.sigma == 0.5
+    loss = hitrate.ExactLoss(torch.tensor(2))
+    loss.sigma = 0.5
+    assert loss.sigma == 0.5
+
+
+def test_a_tensor_may_stand_in_the_place_of_any_number():
+    logits, target = batch()
+    loss = hitrate.GeneralizedCrossEntropyLoss(torch.tensor(0.5))
+    assert list(loss.state_dict()) == ["q"]
+    plain = hitrate.GeneralizedCrossEntropyLoss(0.5)
+    torch.testing.assert_close(loss(logits, target), plain(logits, target))
+    plain.q = torch.tensor(0.25)
+    loss.q = 0.25
+    torch.testing.assert_close(loss(logits, target), plain(logits, target))
+    exact = hitrate.ExactLoss(link=hitrate.links.GCE(torch.tensor(0.7)))
+    assert list(exact.state_dict()) == ["q"]

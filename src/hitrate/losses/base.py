@@ -79,7 +79,7 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
                     "is one number, without gradient; class weights go to weight="
                 )
             self.__dict__.pop(name, None)
-            self.register_buffer(name, value.detach().clone())
+            self.register_buffer(name, floating(value))
         elif isinstance(value, bool) or not isinstance(value, Real):
             raise ValueError(f"{type(self).__name__}: {name} must be a number, got {value!r}")
         else:
@@ -110,6 +110,11 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
             elif always or value != parameter.default:
                 shown.append(f"{name}={value!r}")
         return ", ".join(shown)
+
+
+def floating(number: Tensor) -> Tensor:
+    """A copy that can take any value."""
+    return number.detach().clone() if number.is_floating_point() else number.detach().double()
 
 
 def _takes_options(function: Callable[..., Any]) -> bool:

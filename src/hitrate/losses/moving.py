@@ -43,7 +43,7 @@ class MovingNumbers(nn.Module):
     def move(self, name: str, value: float, step: int | None = None) -> None:
         """Set a number, which is a buffer from now on; `step` is where its schedule is."""
         self.check_number(name, value)
-        self._become(name, value)
+        self._become(name, float(value))
         if step is not None:
             self._become(_step_of(name), step)
             self._steps[name] = step

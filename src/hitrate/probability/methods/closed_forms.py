@@ -68,7 +68,7 @@ def _log_softmax_at(scores: Tensor, column: Tensor) -> Tensor:
     nobody = torch.isneginf(best)
     best = best.masked_fill(nobody, 0.0)
     total = (rivals - best).exp().sum(1, keepdim=True).clamp_min(torch.finfo(scores.dtype).tiny)
-    log_p = torch.nn.functional.logsigmoid(own - (best + total.log()))
+    log_p = torch.nn.functional.logsigmoid((own - best) - total.log())
     # Without a rival the target has won; a logit of +inf, or none above -inf, leaves log p
     # undefined, as in cross entropy.
     undefined = ~(own < torch.inf) | (nobody & torch.isneginf(own))
