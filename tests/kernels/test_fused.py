@@ -191,7 +191,7 @@ def test_kernels_that_read_numbers_from_memory_agree_with_those_that_are_given_t
     given = launch.Rule("normal", formula, 0.3, -math.inf, "mean", -100, 1.5)
 
     class FromMemory(launch.Rule):
-        def numbers(self):
+        def numbers(self, device):
             there = [torch.tensor(x, device=logits.device) for x in (1.5, 0.3, -math.inf)]
             return Numbers((0.0, 0.0, 0.0, 0.0), (*there, None), 7)
 

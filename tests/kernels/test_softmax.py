@@ -264,3 +264,56 @@ def test_nothing_counted_is_nan_without_gradient_and_nothing_there_is_nan():
         )
         assert loss.isnan() and not gradient.any()
     assert hitrate.exact_loss(logits[:0], target[:0], noise="gumbel").isnan()
+
+
+class OfBatch(links.Error):
+    """A link of the batch by a formula that is its parent's."""
+
+    of_batch = True
+
+    def pool(self, terms, coefficient, total):
+        return -(terms * coefficient).sum() / total
+
+
+@pytest.mark.parametrize("noise", ["normal", "gumbel"])
+def test_what_is_wrong_elsewhere_is_wrong_here(noise):
+    logits, target = batch(6, 5)
+    for z, y, options in (
+        (logits[:, :1], target * 0, {}),
+        (logits, target[:, None], {}),
+        (logits, target, {"label_smoothing": -0.5}),
+    ):
+        with pytest.raises(ValueError, match="exact_loss"):
+            hitrate.exact_loss(z, y, noise=noise, backend="triton", **options)
+
+
+def test_what_learns_goes_step_by_step_and_learns():
+    logits, target = batch(6, 5)
+    smoothing = torch.tensor(0.1, device=DEVICE, requires_grad=True)
+    loss = hitrate.exact_loss(logits, target, noise="gumbel", label_smoothing=smoothing)
+    assert torch.autograd.grad(loss, smoothing)[0] != 0
+    loss = hitrate.exact_loss(logits, target, noise="gumbel", link=OfBatch())
+    truth = hitrate.exact_loss(
+        logits.double().cpu(), target.cpu(), noise="gumbel", link=OfBatch(), backend="torch"
+    )
+    torch.testing.assert_close(loss.cpu().double(), truth, rtol=1e-5, atol=0)
+
+
+def test_a_number_must_not_move_between_value_and_gradient():
+    logits, target = batch(6, 5)
+    q = torch.tensor(0.3, device=DEVICE)
+    z = logits.requires_grad_()
+    loss = hitrate.exact_loss(z, target, noise="gumbel", link=links.GCE(q), backend="triton")
+    q.fill_(0.9)
+    with pytest.raises(RuntimeError, match="inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_rows_masked_with_the_lowest_number_are_even(smoothing):
+    logits = torch.full((3, 5), torch.finfo(torch.float32).min, device=DEVICE)
+    target = torch.zeros(3, dtype=torch.long, device=DEVICE)
+    loss = hitrate.exact_loss(
+        logits, target, noise="gumbel", link="log", label_smoothing=smoothing, backend="triton"
+    )
+    torch.testing.assert_close(loss, torch.tensor(5.0, device=DEVICE).log())

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hitrate.kernels import chebyshev, epilogue, softmax_launch
+from hitrate.kernels import chebyshev, softmax_launch
 from hitrate.kernels.chebyshev_table import table_of
 from hitrate.kernels.epilogue import scale_kernel
 from hitrate.kernels.fast_launch import Start
@@ -19,6 +19,7 @@ from hitrate.kernels.many_classes import compress, expand, integrate_kept
 from hitrate.kernels.per_row import per_row_kernel
 from hitrate.kernels.rule import (
     ADDED_LATER,
+    FINISHED_UP_TO,
     REDUCTIONS,
     Found,
     Rule,
@@ -34,8 +35,6 @@ __all__ = ["Found", "Rule", "backward", "compiled", "forward", "log_probability"
 ROWS_UP_TO = 32
 # Up to this many classes the gradient is made with the value; above, in the backward pass.
 AT_ONCE_UP_TO = 4096
-# Up to this many programs leave their sums to the last of them.
-FINISHED_UP_TO = int(epilogue.FINISHED)
 # Columns and warps of a program, for rows at once, for long rows (in half precision), and for
 # their gradient.
 SHORT, LONG, LONG_HALF, WIDE = (32, 1), (512, 8), (256, 4), (2048, 4)
@@ -81,7 +80,7 @@ def forward(
     logistic = rule.noise == "logistic"
     sigma_at, noise, sigmas = sigma_from(sigma, logits)
     weight_at = logits if weight is None else weight
-    numbers = rule.numbers()
+    numbers = rule.numbers(logits.device)
     margin, a, b, _ = numbers.values
     moving_at = numbers.pointers(logits, 3)
     read_only = (logits, target, sigma_at, weight_at, *moving_at)
@@ -186,7 +185,7 @@ def backward(
     step = upstream.stride(0) if per_row else 0
     gradient = torch.empty_like(logits)
     sigma_at, noise, sigmas = sigma_from(sigma, logits)
-    numbers = rule.numbers()
+    numbers = rule.numbers(logits.device)
     read_only = (logits, target, sigma_at, *numbers.pointers(logits, 1))
     dtypes = (tensor.dtype for tensor in (*read_only, upstream))
     which = (sigmas, rule.margin is not None, numbers.moving, per_row)

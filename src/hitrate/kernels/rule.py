@@ -12,7 +12,8 @@ from hitrate.kernels import epilogue
 from hitrate.kernels.link_code import log_p_itself
 
 REDUCTIONS = {"none": int(epilogue.NONE), "sum": int(epilogue.SUM), "mean": int(epilogue.MEAN)}
-# The sums of too many programs are added up by torch.
+# Up to this many programs leave their sums to the last of them; those of more torch adds up.
+FINISHED_UP_TO = int(epilogue.FINISHED)
 ADDED_LATER = int(epilogue.LATER)
 
 
@@ -43,8 +44,8 @@ class Rule(NamedTuple):
     margin: float | Tensor | None = None
     smoothing: float | Tensor = 0.0
 
-    def numbers(self) -> Numbers:
-        """Those that move on a device are read there; elsewhere a tensor is just a number."""
+    def numbers(self, device: torch.device) -> Numbers:
+        """Those that move on the device are read there; elsewhere a tensor is just a number."""
         margin = 0.0 if self.margin is None else self.margin
         four = (margin, self.a, self.b, self.smoothing)
         values: list[float] = []
@@ -53,7 +54,7 @@ class Rule(NamedTuple):
         for k, number in enumerate(four):
             if isinstance(number, Tensor) and not number.is_cpu:
                 values.append(0.0)
-                at.append(number)
+                at.append(number.to(device))
                 moving |= 1 << k
             else:
                 values.append(float(number))

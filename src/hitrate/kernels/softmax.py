@@ -18,11 +18,11 @@ SOFT: tl.constexpr = tl.constexpr(2)
 # Numbers kept of a row: the highest rival, log T, and two factors of its gradient.
 KEPT: tl.constexpr = tl.constexpr(4)
 # In the place of -inf where differences are taken.
-LOW: tl.constexpr = tl.constexpr(-3e38)
+LOW: tl.constexpr = tl.constexpr(-3.4028234e38)
 
 
 @triton.jit
-def rows_of(logits, rows, classes, ACROSS: tl.constexpr, R: tl.constexpr):
+def rows_of(rows, classes, ACROSS: tl.constexpr, R: tl.constexpr):
     """R rows: which, whether they are there, and where their logits begin.
 
     Rows lie one after the other; or ACROSS, as in (N, C, D), next to each other within each n.
@@ -129,7 +129,7 @@ def softmax_value(
     link_a = number_of(a_at, link_a, MOVING & 2)
     link_b = number_of(b_at, link_b, MOVING & 4)
     smoothing = number_of(smoothing_at, smoothing, MOVING & 8)
-    row, there, here = rows_of(logits, rows, classes, ACROSS, R)
+    row, there, here = rows_of(rows, classes, ACROSS, R)
     scale = 1.0 / sigma_of(sigma, row, there, noise, SIGMAS)
     c = tl.arange(0, P)
     if TARGETS == SOFT:
@@ -232,7 +232,7 @@ def softmax_value(
                 terms, steep = LINK(log_p, link_a, link_b)
                 value += tl.sum(tl.where(q == 0.0, 0.0, q * terms), 1)
                 push += tl.sum(tl.where(q == 0.0, 0.0, q * steep), 1)
-        undefined = (log_total != log_total) | (top == LOW)
+        undefined = (log_total != log_total) | (total == 0.0)
         if TARGETS == SMOOTHED:
             undefined = undefined | astray
             # The weight of a row's class counts in the mean; the row is there, unless ignored.
@@ -290,7 +290,7 @@ def softmax_gradient(
     link_a = number_of(a_at, link_a, MOVING & 2)
     link_b = number_of(b_at, link_b, MOVING & 4)
     smoothing = number_of(smoothing_at, smoothing, MOVING & 8)
-    row, there, here = rows_of(logits, rows, classes, ACROSS, R)
+    row, there, here = rows_of(rows, classes, ACROSS, R)
     scale = 1.0 / sigma_of(sigma, row, there, noise, SIGMAS)
     c = tl.program_id(1) * P + tl.arange(0, P)
     facts = kept + row * KEPT

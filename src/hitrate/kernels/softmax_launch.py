@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hitrate.kernels import epilogue, softmax
+from hitrate.kernels import softmax
 from hitrate.kernels.chebyshev_table import table_of
 from hitrate.kernels.fast_launch import Start
 from hitrate.kernels.rule import (
     ADDED_LATER,
+    FINISHED_UP_TO,
     REDUCTIONS,
     Found,
     Numbers,
@@ -26,8 +27,6 @@ from hitrate.kernels.softmax import softmax_gradient, softmax_value
 
 # Up to this many classes a row is read once, and held in registers.
 WHOLE_UP_TO = 4096
-# Up to this many programs leave their sums to the last of them.
-FINISHED_UP_TO = int(epilogue.FINISHED)
 # Elements of a tile, where rows lie one after the other and where they lie next to each other.
 TILE, TILE_ACROSS = 512, 2048
 # Columns and warps for long rows, and for their gradient.
@@ -51,11 +50,6 @@ class Layout(NamedTuple):
             return Layout(1, logits.shape[0], logits.shape[1], 1)
         outer, classes, inner = logits.shape
         return Layout(outer, inner, classes, inner)
-
-    @property
-    def is_across(self) -> bool:
-        """Whether rows lie next to each other."""
-        return self.pitch > 1
 
 
 class Tile(NamedTuple):
@@ -136,7 +130,7 @@ def forward(
     outer, rows, classes, pitch = layout
     sigma_at, noise, sigmas = sigma_from(sigma, logits)
     weight_at = logits if weight is None else weight
-    numbers = rule.numbers()
+    numbers = rule.numbers(logits.device)
     margin, a, b, smoothing = numbers.values
     read_only = (logits, target, sigma_at, weight_at, *numbers.pointers(logits, 4))
     which = (sigmas, weight is not None, rule.margin is not None, numbers.moving)

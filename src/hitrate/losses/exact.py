@@ -229,7 +229,7 @@ def explain(
       not closed_form: normal noise has none
       not kernel: the logits are on cpu
     >>> hitrate.explain(logits, target, noise="gumbel").way
-    'closed_form'
+    'softmax'
     """
     if target is None:
         core = gathered(Core, arguments, "explain()")

@@ -17,11 +17,9 @@ from hitrate.links import Link
 from hitrate.losses.reduction import REDUCTIONS, Batch, Options
 from hitrate.probability import arguments, log_class_probabilities
 from hitrate.probability.accuracy import log_p_of_target
-from hitrate.probability.arguments import Core
+from hitrate.probability.arguments import Core, is_number
 from hitrate.probability.dispatch import is_transformed
 from hitrate.probability.execution import is_eager_cpu
-
-MOST_KNOWN = 4096
 
 
 def why_not(
@@ -41,6 +39,8 @@ def why_not(
     classes = logits.shape[1]
     rows = logits.numel() // max(classes, 1)
     of_all = arguments.noise_named(core.noise, "").loss_kernel is not None
+    if classes < 2:
+        return "there are not two classes"
     if not of_all and logits.dim() > 2:
         return "the rows lie next to each other"
     if not rows or not isinstance(target, Tensor) or target.device != logits.device:
@@ -50,17 +50,20 @@ def why_not(
             return "targets are no class indices"
         if target.shape != logits.shape or target.requires_grad or options.ignore_index >= 0:
             return "probabilities are not those of a row each"
-    elif target.dtype not in arguments.INDEX_DTYPES or target.numel() != rows:
+    elif target.dtype not in arguments.INDEX_DTYPES:
+        return "targets are no class indices"
+    elif target.shape != logits.shape[:1] + logits.shape[2:]:
         return "there is not one class per row"
     if options.is_smoothed:
         if not of_all:
             return "smoothed targets are of all classes"
-        if isinstance(options.label_smoothing, Tensor) and options.label_smoothing.numel() != 1:
-            return "smoothing is no number"
-        if not isinstance(options.label_smoothing, Tensor) and options.label_smoothing > 1:
-            return "smoothing is beyond 1"
-    if link.formula is None:
+    smoothing = options.label_smoothing
+    if not (arguments.is_moving(smoothing) or (is_number(smoothing) and 0 <= smoothing <= 1)):
+        return "smoothing is no number from 0 to 1"
+    if link.formula is None or link.of_batch:
         return f"{type(link).__name__} has no formula that kernels can run"
+    if any(isinstance(n, Tensor) and not arguments.is_moving(n) for n in link.numbers):
+        return "a number of the link wants a gradient"
     if abs(options.ignore_index) >= 2**31 or options.reduction not in REDUCTIONS:
         return "the options are beyond the kernel"
     weight = options.weight
@@ -87,47 +90,6 @@ def why_not(
     if is_transformed(logits) or (isinstance(sigma, Tensor) and is_transformed(sigma)):
         return "inside a transform of torch.func a loss goes step by step"
     return ""
-
-
-# Calls that went by the kernels, but for values and the number of rows: what `why_not` and the
-# dispatch look at. A training step should not look again.
-_known: set[tuple[Any, ...]] = set()
-
-
-def signature(
-    logits: Tensor,
-    target: Tensor,
-    sigma: float | Tensor,
-    link: Link,
-    core: Core,
-    options: Options,
-) -> tuple[Any, ...]:
-    """What decides whether a call on a GPU can be one kernel; numbers that move by who they are."""
-    weight = options.weight
-    return (
-        (type(logits), logits.dtype, logits.device, logits.shape[1:]),
-        (target.dtype, target.device, target.shape[1:], target.requires_grad),
-        (sigma.shape, sigma.requires_grad) if isinstance(sigma, Tensor) else type(sigma),
-        None if weight is None else (weight.shape, weight.requires_grad),
-        (link.formula, core, options[1:]),
-    )
-
-
-def is_known(key: tuple[Any, ...], logits: Tensor, target: Tensor, sigma: float | Tensor) -> bool:
-    """Whether a call like this one went by the kernels, and nothing about this one is special."""
-    return (
-        key in _known
-        and len(target) == len(logits) > 0
-        and (isinstance(sigma, Tensor) or 1e-37 < sigma < 1e38)
-        and not is_transformed(logits)
-    )
-
-
-def remember(key: tuple[Any, ...]) -> None:
-    """That such a call can be one kernel; some thousand kinds of calls are enough."""
-    if len(_known) > MOST_KNOWN:
-        _known.clear()
-    _known.add(key)
 
 
 def fused_loss(
@@ -201,7 +163,9 @@ class FusedLoss(torch.autograd.Function):
             logits, target, sigma, weight, rule, wanted=wanted, learned=learned
         )
         is_tensor = isinstance(sigma, Tensor)
-        ctx.save_for_backward(logits, target, weight, sigma if is_tensor else None)
+        # Numbers that move too: the gradient has to be of the value that they gave.
+        moving = [n for n in rule if isinstance(n, Tensor)]
+        ctx.save_for_backward(logits, target, weight, sigma if is_tensor else None, *moving)
         ctx.number = None if is_tensor else sigma
         ctx.rule, ctx.link, ctx.core, ctx.learned = rule, link, core, learned
         # Whether the gradient is there, but for what comes from above.
@@ -219,7 +183,7 @@ class FusedLoss(torch.autograd.Function):
             gradient, work = ctx.found
             ctx.found = None
             return launch.scaled(gradient, work, upstream, ctx.rule), None, None
-        logits, target, weight, sigma = ctx.saved_tensors
+        logits, target, weight, sigma, *_ = ctx.saved_tensors
         if sigma is None:
             sigma = ctx.number
         if ctx.call is not None and not torch.is_grad_enabled():

@@ -6,6 +6,7 @@ A named loss is a noise and a link made of its parameters; see `hitrate.losses.n
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
@@ -13,14 +14,14 @@ import torch
 from torch import Tensor
 
 from hitrate.links import Link
-from hitrate.losses import fused
-from hitrate.losses.base import ClassificationLoss, split_options
+from hitrate.losses import few_operations, fused
+from hitrate.losses.base import ClassificationLoss, floating, split_options
 from hitrate.losses.normalization import normalize_logits
 from hitrate.losses.reduction import Batch, LossOptions, Options, each_class_as_target
 from hitrate.probability import class_probabilities, log_class_probabilities
 from hitrate.probability.accuracy import log_p_of_target
-from hitrate.probability.arguments import Core, noise_named
-from hitrate.probability.dispatch import Choice, Request, choose
+from hitrate.probability.arguments import Core, is_moving, is_number, noise_named
+from hitrate.probability.dispatch import Choice, Request, choose, is_transformed
 from hitrate.probability.noises import GUMBEL
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def link_loss(
     if batch is None:
         batch = Batch.of(logits, target, options, call)
         sigma = batch.rows_of(sigma, "sigma")
+    if choice.way == "softmax" and not isinstance(sigma, Tensor):
+        return few_operations.softmax_loss(batch, sigma, link, core)
     return step_by_step(batch, sigma, link, core, choice)
 
 
@@ -93,19 +96,11 @@ def _on_gpu(
     call: object,
 ) -> Tensor | None:
     """The loss by kernels that read logits as they lie, or None where that takes a closer look."""
-    found = _across(logits, target)
+    found = _as_they_lie(logits, target, sigma, core)
     if found is None:
-        if not (isinstance(logits, Tensor) and logits.is_cuda and logits.dim() == 2):
-            return None
-        found = logits, target
-    known = None
-    if logits.is_cuda and isinstance(target, Tensor) and not torch.compiler.is_compiling():
-        known = fused.signature(*found, sigma, link, core, options)
-    if known is None or not fused.is_known(known, *found, sigma):
-        if _choice(*found, sigma, link, core, options, call).way != "fused":
-            return None
-        if known is not None:
-            fused.remember(known)
+        return None
+    if _choice(*found, sigma, link, core, options, call).way != "fused":
+        return None
     loss = fused.fused_loss(*found, sigma, link, core, options, call)
     if options.reduction == "none" and logits.dim() > 2:
         return loss.reshape(logits.shape[:1] + logits.shape[2:])
@@ -122,14 +117,17 @@ def explain_loss(
     call: object,
 ) -> Choice:
     """The way that `link_loss` takes, without taking it."""
-    if (across := _across(logits, target)) is not None:
-        choice = _choice(*across, sigma, link, core, options, call)
+    may_lie = _as_they_lie(logits, target, sigma, core)
+    if may_lie is not None:
+        choice = _choice(*may_lie, sigma, link, core, options, call)
         if choice.way == "fused":
             return choice
-    if logits.dim() != 2:
-        batch = Batch.of(logits, target, options, call)
-        return _choice(batch.logits, target, sigma, link, core, options, call)
-    return _choice(logits, target, sigma, link, core, options, call)
+    if logits.dim() == 2:
+        return _choice(logits, target, sigma, link, core, options, call)
+    batch = Batch.of(logits, target, options, call)
+    sigma = batch.rows_of(sigma, "sigma")
+    labels = batch.target if batch.is_soft else target.reshape(-1)
+    return _choice(batch.logits, labels, sigma, link, core, options, call)
 
 
 def step_by_step(
@@ -155,11 +153,22 @@ def step_by_step(
     )
 
 
-def _across(logits: Any, target: Any) -> tuple[Tensor, Tensor] | None:
-    """Logits (N, C, d1, ...) and their target as (N, C, D), where that takes no copy."""
-    if not (isinstance(logits, Tensor) and isinstance(target, Tensor) and logits.dim() > 2):
+def _as_they_lie(
+    logits: Any, target: Any, sigma: float | Tensor, core: Core
+) -> tuple[Tensor, Tensor] | None:
+    """Logits (N, C), or (N, C, d1, ...) as (N, C, D), and their target, for kernels to read.
+
+    None where there are no kernels, or where rows next to each other are better copied.
+    """
+    if not (isinstance(logits, Tensor) and isinstance(target, Tensor)):
         return None
-    if not logits.is_contiguous() or not logits.numel():
+    if not (logits.is_cuda or core.backend == "triton"):
+        return None
+    if logits.dim() <= 2:
+        return (logits, target) if logits.dim() == 2 else None
+    if not logits.is_contiguous() or not logits.numel() or logits.shape[1] > MOST_ACROSS:
+        return None
+    if logits[0].numel() >= 2**31 or (isinstance(sigma, Tensor) and sigma.numel() > 1):
         return None
     if target.shape == logits.shape:
         return logits.flatten(2), target.flatten(2)
@@ -177,7 +186,89 @@ def _choice(
     options: Options,
     call: object,
 ) -> Choice:
-    """The way to go, for logits as rows (R, C)."""
+    """The way to go, for logits as rows (R, C) or (N, C, D).
+
+    It depends on types, shapes and options, not on values: a training step looks once.
+    """
+    key = _kind(rows, target, sigma, link, core, options)
+    choice = None if key is None else _choices.get(key)
+    if choice is None:
+        choice = _chosen(rows, target, sigma, link, core, options, call)
+        if key is not None:
+            if len(_choices) >= MOST_CHOICES:
+                _choices.clear()
+            _choices[key] = choice
+    return choice
+
+
+_choices: dict[tuple[Any, ...], Choice] = {}
+MOST_CHOICES = 4096
+# Rows next to each other are read in tiles of so many classes at the most.
+MOST_ACROSS = 1024
+PLAIN = (Tensor, torch.nn.Parameter)
+
+
+def _kind(
+    rows: Tensor,
+    target: Tensor,
+    sigma: float | Tensor,
+    link: Link,
+    core: Core,
+    options: Options,
+) -> tuple[Any, ...] | None:
+    """All that decides on the way of a usual call; None if it takes a closer look.
+
+    Numbers that move are so whatever their values.
+    """
+    weight = options.weight
+    if torch.compiler.is_compiling() or type(rows) not in PLAIN or type(target) is not Tensor:
+        return None
+    if isinstance(sigma, Tensor):
+        # On a CPU it is checked to be positive, whenever it comes.
+        if sigma.is_cpu or not is_moving(sigma) or is_transformed(sigma):
+            return None
+    elif not (is_number(sigma) and 1e-37 < sigma < 1e38):
+        return None
+    if not target.dim() or not len(target) == len(rows) > 0:
+        return None
+    if is_transformed(rows) or not (weight is None or type(weight) in PLAIN):
+        return None
+    smoothing = options.label_smoothing
+    if not (isinstance(core.noise, str) and _is_usual(core.margin) and _is_usual(smoothing)):
+        return None
+    if not all(map(_is_usual, link.numbers)):
+        return None
+    return (
+        (rows.dtype, rows.device, rows.shape[1:]),
+        (target.dtype, target.device, target.shape[1:], target.requires_grad),
+        None if weight is None else (weight.shape, weight.requires_grad),
+        (type(link), link.formula, options.ignore_index, options.reduction),
+        (isinstance(sigma, Tensor), _known(core.margin), _known(smoothing)),
+        (core.noise, core.method, core.backend, core.nodes),
+        os.environ.get("TRITON_INTERPRET"),
+    )
+
+
+def _is_usual(number: object) -> bool:
+    """Whether it is none, a number, or a tensor of one that moves."""
+    return number is None or type(number) in (float, int) or is_moving(number)
+
+
+def _known(number: float | Tensor | None) -> Any:
+    """A number as far as a way may depend on it: one that moves may be anything."""
+    return Tensor if isinstance(number, Tensor) else number
+
+
+def _chosen(
+    rows: Tensor,
+    target: Tensor,
+    sigma: float | Tensor,
+    link: Link,
+    core: Core,
+    options: Options,
+    call: object,
+) -> Choice:
+    """The way, found by asking all that may speak against it."""
     may_fuse = rows.is_cuda or core.backend == "triton"
     request = Request.of(
         noise_named(core.noise, call),
@@ -189,6 +280,7 @@ def _choice(
         backend=core.backend,
         all_classes=options.is_smoothed or _is_soft(target),
         not_fused=fused.why_not(rows, target, sigma, link, core, options) if may_fuse else "",
+        not_few=few_operations.why_not(rows, sigma, link, options) if rows.is_cpu else "",
     )
     return choose(request, call)
 
@@ -237,7 +329,8 @@ class LinkLoss(ClassificationLoss):
         for name in names:
             value = getattr(link, name)
             if isinstance(value, Tensor) and value.dim() == 0:
-                self.register_buffer(name, value.detach().clone())
+                # What register_buffer does, but for its complaint that there is such an attribute.
+                self._buffers[name] = floating(value)
 
     def numbers(self) -> tuple[str, ...]:
         """Names of the numbers that may move, the link's among them."""

@@ -50,6 +50,8 @@ class Request(NamedTuple):
     # What keeps a whole loss from being one kernel, as far as the loss knows; None if it is no
     # loss, "" if nothing does.
     not_fused: str | None = None
+    # The same for the softmax's few operations on a CPU.
+    not_few: str | None = None
 
     @classmethod
     def of(
@@ -104,7 +106,11 @@ class Choice(NamedTuple):
 def choose(request: Request, call: object) -> Choice:
     """The way to go; a ValueError, which begins with the call, if there is none."""
     # A compiler traces the search itself: its result is a constant of the graph.
-    found = _choose(request) if request.compiling else _choose_once(request)
+    try:
+        found = _choose(request) if request.compiling else _choose_once(request)
+    except TypeError:
+        # A noise of one's own need not have a hash.
+        found = _choose(request)
     if isinstance(found, Choice):
         return found
     raise ValueError(f"{call}: {found}")
@@ -183,6 +189,18 @@ def _why_not_fused(request: Request) -> str | None:
     return _why_no_triton(request) or request.not_fused or None
 
 
+def _why_not_few(request: Request) -> str | None:
+    if request.not_few is None or request.noise.loss_kernel != "gumbel" or request.device != "cpu":
+        return ""
+    if request.compiling:
+        return "a compiler fuses the loss itself"
+    if request.all_classes:
+        return "targets are of all classes"
+    if request.has_margin or request.per_class:
+        return "margins and sigmas per class go step by step"
+    return request.not_few or None
+
+
 def _why_no_closed_form(request: Request) -> str | None:
     if request.noise.closed_form is None:
         return f"{request.noise.name} noise has none"
@@ -259,6 +277,7 @@ def _never(request: Request) -> str | None:
 
 WAYS = (
     Way("fused", "auto", "triton", "the whole loss in one kernel", _why_not_fused),
+    Way("softmax", "auto", "torch", "the softmax and its link at once", _why_not_few),
     Way("closed_form", "auto", "torch", "p has a closed form", _why_no_closed_form),
     Way("all_classes", "auto", "torch", "all classes share their nodes", _why_not_at_once),
     Way("each_class", ANY, ANY, "each class in turn as the target", _why_not_each),
