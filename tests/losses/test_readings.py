@@ -126,3 +126,25 @@ def test_swapped_arguments_are_told():
     one_hot = torch.nn.functional.one_hot(TARGET, 6).float()
     with pytest.raises(ValueError, match=r"must not be negative.*the logits come first"):
         hitrate.MixedLoss()(one_hot, LOGITS)
+
+
+def test_the_softmax_at_once_is_the_softmax_step_by_step():
+    loss = hitrate.ExactLoss(noise="gumbel", link="focal")
+    assert loss.explain(LOGITS, TARGET).way == "softmax"
+    z = LOGITS.clone().requires_grad_()
+    value = loss(z, TARGET)
+    value.backward()
+    # A tensor in sigma's place takes the long way.
+    other = LOGITS.clone().requires_grad_()
+    slow = hitrate.ExactLoss(torch.tensor(1.0), noise="gumbel", link="focal")
+    assert slow.explain(LOGITS, TARGET).way == "closed_form"
+    longer = slow(other, TARGET)
+    longer.backward()
+    torch.testing.assert_close(value, longer)
+    torch.testing.assert_close(z.grad, other.grad)
+    # As elsewhere, what was saved is let go.
+    with pytest.raises(RuntimeError, match="second time"):
+        value.backward()
+    for sigma in (-1.0, 0.0, float("nan")):
+        with pytest.raises(ValueError, match="sigma must be a positive number"):
+            hitrate.exact_loss(LOGITS, TARGET, sigma, noise="gumbel")

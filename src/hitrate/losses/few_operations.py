@@ -29,8 +29,8 @@ def why_not(logits: Tensor, sigma: float | Tensor, link: Link, options: Options)
     """What keeps a loss from this way, "" if nothing does; the dispatch knows the rest."""
     if type(logits) not in (Tensor, torch.nn.Parameter) or is_transformed(logits):
         return "logits of this type go step by step"
-    if not is_number(sigma):
-        return "sigma is a tensor"
+    if not is_number(sigma) or not 1e-30 < sigma < 1e30:
+        return "sigma is no number of the usual size"
     if link.formula is None or link.of_batch:
         return f"{type(link).__name__} has no formula"
     if any(isinstance(n, Tensor) and n.requires_grad for n in link.numbers):
@@ -97,13 +97,19 @@ class SoftmaxLoss(torch.autograd.Function):
             if options.reduction == "mean":
                 value = value / total
                 scale = scale / total if total else 0.0
+            gradient = None
             if ctx.needs_input_grad[0]:
                 slope = slope * scale
                 gradient = p.mul_(slope).scatter_(1, column, (slope * missing).neg_())
-                # What is out may have held anything.
-                ctx.gradient = gradient if out is None else gradient.masked_fill_(out, 0.0)
-        ctx.save_for_backward(logits)
-        ctx.batch, ctx.sigma, ctx.link, ctx.core = batch, sigma, link, core
+                if out is not None:
+                    # What is out may have held anything.
+                    gradient.masked_fill_(out, 0.0)
+        # Numbers that move too: the gradient has to be of the value that they gave.
+        moving = [number for number in link.numbers if isinstance(number, Tensor)]
+        ctx.save_for_backward(logits, gradient, *moving)
+        # Without the logits, which are let go with what was saved.
+        ctx.batch = replace(batch, logits=logits.new_empty(0))
+        ctx.sigma, ctx.link, ctx.core = sigma, link, core
         found: Tensor = value
         return found
 
@@ -111,11 +117,9 @@ class SoftmaxLoss(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient, in steps if it will be differentiated itself."""
         rest = (None, None, None, None)
+        logits, gradient, *_ = ctx.saved_tensors
         if not torch.is_grad_enabled():
-            each = upstream.reshape(-1, 1) if upstream.dim() else upstream
-            gradient: Tensor = ctx.gradient * each
-            return gradient, *rest
-        (logits,) = ctx.saved_tensors
+            return gradient * (upstream[:, None] if upstream.dim() else upstream), *rest
         link = ctx.link
         loss = replace(ctx.batch, logits=logits).loss(
             lambda rows, y: link(log_p_of_target(rows, y, ctx.sigma, ctx.core)),
