@@ -172,7 +172,7 @@ def test_after_kills_every_run_is_there_once_and_was_finished_once(wine, tmp_pat
     counts = [count for *_, count in attempts]
     settings = Settings(
         tuple(asked.get("models", ("linear", "mlp"))),
-        ("cross_entropy", "exact"),
+        None,
         folds=5,
         repeats=asked["repeats"],
         trials=asked["trials"],

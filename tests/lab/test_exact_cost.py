@@ -128,7 +128,7 @@ print(1024 * (peak() - before))
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_memory_is_what_a_fresh_process_grows_by(study):
-    spec = planned(study, "Genz (paper)", 512, samples=16) | {"rows": 32, "samples": 1}
+    spec = planned(study, "quadrature", 512) | {"rows": 8192}
     step = exact_cost.step_of(spec, spec["loss"], spec["rows"])
     run = subprocess.run(
         [sys.executable, "-c", RESIDENT, json.dumps(spec)],
@@ -220,7 +220,7 @@ def test_time_is_what_the_process_has_had_a_core(study):
 
 @pytest.mark.slow
 def test_what_does_not_fit_is_a_result_that_says_how_much_it_needs(study):
-    spec = planned(study, "Genz (paper)", 64, rows=8)
+    spec = planned(study, "quadrature", 64, rows=8)
     needed = 8 * exact_cost.run(spec, None)["bytes"]
     result = exact_cost.run({**spec, "memory_gb": 0.5 * needed / 1e9}, None)
     assert result["out_of_memory"]
