@@ -65,7 +65,7 @@ def tile_of(classes: int, across: bool, *, gradient: bool) -> Tile:
     """What a program takes at once."""
     padded = 1 << (classes - 1).bit_length()
     if across:
-        columns = min(padded, 256 if gradient else WHOLE_UP_TO)
+        columns = min(padded, 256) if gradient else padded
         rows = max(1, TILE_ACROSS // columns)
         return Tile(rows, columns, 4 if rows * columns <= TILE_ACROSS else 8)
     if gradient and padded > WIDE[0]:
@@ -89,7 +89,6 @@ class Plan(NamedTuple):
 
     value: Start
     gradient: Start
-    tile: Tile
     gradient_tile: Tile
 
 
@@ -109,7 +108,7 @@ def plan_of(
     value = Start(softmax_value, (*how, reduction, across, fits, *one[:2]), one.warps)
     per_row = reduction == REDUCTIONS["none"]
     gradient = Start(softmax_gradient, (*how, per_row, across, *other[:2]), other.warps)
-    return Plan(value, gradient, one, other)
+    return Plan(value, gradient, other)
 
 
 class Call(NamedTuple):

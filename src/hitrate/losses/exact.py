@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hitrate.links import Error, Link, link_named
+from hitrate.losses.asked import Asked
 from hitrate.losses.base import function_of
 from hitrate.losses.link_loss import (
     Call,
@@ -154,21 +155,14 @@ class ExactLoss(LinkLoss):
         call, sigma, link, core, options, rest = _gathered("exact_loss", args, kwargs)
         normalization = Normalization(rest.pop("normalize", False), rest.pop("process_group", None))
         _refuse(rest, "exact_loss()")
-        return link_loss(logits, target, sigma, link, core, options, call, normalization)
+        asked = Asked(logits, target, sigma, link, core, options, call)
+        return link_loss(asked, normalization)
 
     def forward(self, input: Tensor, target: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """Loss of logits `input`, with the noise of this call if given."""
-        link = self.link
-        return link_loss(
-            input,
-            target,
-            self.sigma if sigma is None else sigma,
-            link,
-            self._core(),
-            self.options,
-            Call("exact_loss", {"noise": self.noise, "link": link}),
-            Normalization(self.normalize and self.training, self.process_group),
-        )
+        asked = self._asked(input, target, self.sigma if sigma is None else sigma)
+        is_normalized = self.normalize and self.training
+        return link_loss(asked, Normalization(is_normalized, self.process_group))
 
     def probabilities(self, input: Tensor) -> Tensor:
         """Probability of each class under the loss's own noise, shaped like the logits `input`."""
@@ -176,11 +170,11 @@ class ExactLoss(LinkLoss):
 
     def explain(self, input: Tensor, target: Tensor) -> Choice:
         """Which way a call is computed, and why; print it."""
-        call = Call("exact_loss", {"noise": self.noise, "link": self.link})
-        return explain_loss(input, target, self.sigma, self.link, self._core(), self.options, call)
+        return explain_loss(self._asked(input, target, self.sigma))
 
-    def _core(self) -> Core:
-        return Core(
+    def _asked(self, input: Tensor, target: Tensor, sigma: float | Tensor) -> Asked:
+        link = self.link
+        core = Core(
             self.margin if self.training else None,
             self.noise,
             self.method,
@@ -189,6 +183,8 @@ class ExactLoss(LinkLoss):
             self.samples,
             self.generator,
         )
+        call = Call("exact_loss", {"noise": self.noise, "link": link})
+        return Asked(input, target, sigma, link, core, self.options, call)
 
     def _store(self, name: str, value: Tensor) -> None:
         """Keep a tensor as it is: learned, or a buffer."""
@@ -238,7 +234,7 @@ def explain(
     rest.pop("normalize", None)
     rest.pop("process_group", None)
     _refuse(rest, "explain()")
-    return explain_loss(logits, target, sigma, link, core, options, call)
+    return explain_loss(Asked(logits, target, sigma, link, core, options, call))
 
 
 def _gathered(

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from hitrate.links import Link
-from hitrate.losses.reduction import Batch, Options
-from hitrate.probability.accuracy import log_p_of_target
+from hitrate.losses.asked import Asked, step_by_step
+from hitrate.losses.reduction import Batch
 from hitrate.probability.arguments import Core, is_number
 from hitrate.probability.dispatch import is_transformed
 from hitrate.probability.execution import full_precision
@@ -25,8 +25,9 @@ from hitrate.probability.execution import full_precision
 SMALL = {torch.float32: 1e-30, torch.float64: 1e-290}
 
 
-def why_not(logits: Tensor, sigma: float | Tensor, link: Link, options: Options) -> str:
+def why_not(asked: Asked) -> str:
     """What keeps a loss from this way, "" if nothing does; the dispatch knows the rest."""
+    logits, _, sigma, link, _, options, _ = asked
     if type(logits) not in (Tensor, torch.nn.Parameter) or is_transformed(logits):
         return "logits of this type go step by step"
     if not is_number(sigma) or not 1e-30 < sigma < 1e30:
@@ -120,10 +121,7 @@ class SoftmaxLoss(torch.autograd.Function):
         logits, gradient, *_ = ctx.saved_tensors
         if not torch.is_grad_enabled():
             return gradient * (upstream[:, None] if upstream.dim() else upstream), *rest
-        link = ctx.link
-        loss = replace(ctx.batch, logits=logits).loss(
-            lambda rows, y: link(log_p_of_target(rows, y, ctx.sigma, ctx.core)),
-            lambda rows: rows,
-        )
+        batch = replace(ctx.batch, logits=logits)
+        loss = step_by_step(batch, ctx.sigma, ctx.link, ctx.core)
         above = upstream.reshape(loss.shape)
         return torch.autograd.grad(loss, logits, above, create_graph=True)[0], *rest

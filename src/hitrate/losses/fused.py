@@ -14,26 +14,20 @@ import torch
 from torch import Tensor
 
 from hitrate.links import Link
+from hitrate.losses.asked import Asked, step_by_step
 from hitrate.losses.reduction import REDUCTIONS, Batch, Options
-from hitrate.probability import arguments, log_class_probabilities
-from hitrate.probability.accuracy import log_p_of_target
+from hitrate.probability import arguments
 from hitrate.probability.arguments import Core, is_number
 from hitrate.probability.dispatch import is_transformed
 from hitrate.probability.execution import is_eager_cpu
 
 
-def why_not(
-    logits: Tensor,
-    target: Any,
-    sigma: float | Tensor,
-    link: Link,
-    core: Core,
-    options: Options,
-) -> str:
+def why_not(asked: Asked) -> str:
     """What keeps a loss from being one kernel, "" if nothing does; what is wrong complains later.
 
     The noise, dtype and device are the dispatch's business.
     """
+    logits, target, sigma, link, core, options, _ = asked
     if type(logits) not in (Tensor, torch.nn.Parameter):
         return "logits of this type are not memory that a kernel can read"
     classes = logits.shape[1]
@@ -54,9 +48,8 @@ def why_not(
         return "targets are no class indices"
     elif target.shape != logits.shape[:1] + logits.shape[2:]:
         return "there is not one class per row"
-    if options.is_smoothed:
-        if not of_all:
-            return "smoothed targets are of all classes"
+    if options.is_smoothed and not of_all:
+        return "smoothed targets are of all classes"
     smoothing = options.label_smoothing
     if not (arguments.is_moving(smoothing) or (is_number(smoothing) and 0 <= smoothing <= 1)):
         return "smoothing is no number from 0 to 1"
@@ -92,16 +85,9 @@ def why_not(
     return ""
 
 
-def fused_loss(
-    logits: Tensor,
-    target: Tensor,
-    sigma: float | Tensor,
-    link: Link,
-    core: Core,
-    options: Options,
-    call: object,
-) -> Tensor:
+def fused_loss(asked: Asked) -> Tensor:
     """The loss of rows (R, C), or (N, C, D), for which nothing speaks against it."""
+    logits, target, sigma, link, core, options, call = asked
     if target.is_floating_point():
         arguments.check_probabilities(target, call)
     elif target.is_cpu and is_eager_cpu(target):
@@ -158,10 +144,8 @@ class FusedLoss(torch.autograd.Function):
         """The value."""
         target, weight, rule, link, core, wanted, learned = rest
         launch = _kernels()
-        loss: Tensor
-        loss, gradient, work, ctx.call = launch.forward(
-            logits, target, sigma, weight, rule, wanted=wanted, learned=learned
-        )
+        found = launch.forward(logits, target, sigma, weight, rule, wanted=wanted, learned=learned)
+        loss: Tensor = found.loss
         is_tensor = isinstance(sigma, Tensor)
         # Numbers that move too: the gradient has to be of the value that they gave.
         moving = [n for n in rule if isinstance(n, Tensor)]
@@ -172,7 +156,7 @@ class FusedLoss(torch.autograd.Function):
         at_once = launch.is_at_once(rule, logits.shape[1])
         ctx.is_ready = wanted and not learned and at_once
         # Not the loss: that would hold on to this.
-        ctx.found = (gradient, work)
+        ctx.found = found._replace(loss=None)
         return loss
 
     @staticmethod
@@ -180,41 +164,31 @@ class FusedLoss(torch.autograd.Function):
         """The gradient, by the kernels unless it will be differentiated itself."""
         launch = _kernels()
         if ctx.is_ready and ctx.found is not None and not torch.is_grad_enabled():
-            gradient, work = ctx.found
-            ctx.found = None
-            return launch.scaled(gradient, work, upstream, ctx.rule), None, None
+            found, ctx.found = ctx.found, None
+            return launch.scaled(found.gradient, found.work, upstream, ctx.rule), None, None
         logits, target, weight, sigma, *_ = ctx.saved_tensors
         if sigma is None:
             sigma = ctx.number
-        if ctx.call is not None and not torch.is_grad_enabled():
-            found = launch.Found(upstream, *ctx.found, ctx.call)
-            gradient = launch.backward(logits, target, sigma, weight, found, ctx.rule, upstream)
-            return gradient, None, None
         wanted, learned = ctx.needs_input_grad[0], ctx.learned and ctx.needs_input_grad[1]
         to_logits = to_sigma = None
         if torch.is_grad_enabled():
             # The same without the kernels' own ways, which torch differentiates as often as asked.
             rule, core = ctx.rule, ctx.core._replace(backend="auto")
             options = Options(weight, rule.ignore_index, rule.reduction, rule.smoothing)
-            loss = Batch.of(logits, target, options, "exact_loss").loss(
-                lambda rows, y: ctx.link(log_p_of_target(rows, y, sigma, core)),
-                lambda rows: ctx.link(log_class_probabilities(rows, sigma, noise=core.noise)),
-            )
+            batch = Batch.of(logits, target, options, "exact_loss")
+            loss = step_by_step(batch, sigma, ctx.link, core)
             upstream = upstream.reshape(loss.shape)
             inputs = [*([logits] if wanted else []), *([sigma] if learned else [])]
             gradients = list(torch.autograd.grad(loss, inputs, upstream, create_graph=True))
             to_logits = gradients.pop(0) if wanted else None
             to_sigma = gradients.pop(0) if learned else None
             return to_logits, to_sigma, None
-        if ctx.found is None:
+        found, ctx.found = ctx.found, None
+        if found is None:
             # Called before, with the graph retained: the gradient was given away.
-            _, gradient, work, _ = launch.forward(
+            found = launch.forward(
                 logits, target, sigma, weight, ctx.rule, wanted=wanted, learned=learned
             )
-        else:
-            gradient, work = ctx.found
-        ctx.found = None
-        found = launch.Found(upstream, gradient, work)
         if learned:
             each = launch.slope_in_sigma(len(logits), found, ctx.rule, upstream)
             to_sigma = each if sigma.numel() > 1 else each.sum().reshape(sigma.shape)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hitrate.links import GCE, Number
+from hitrate.losses.asked import Asked
 from hitrate.losses.base import function_of
 from hitrate.losses.link_loss import Call, LinkLoss, link_loss
 from hitrate.losses.reduction import Batch, LossOptions, Options
@@ -110,7 +111,8 @@ class GeneralizedCrossEntropyLoss(LinkLoss):
         kept, threshold = self._pruning()
         link = Pruned(self.q, threshold, kept[self._checked(index, target)].reshape(-1))
         call = Call("generalized_cross_entropy_loss", GCE(self.q, threshold))
-        return link_loss(input, target, 1.0, link, Core(noise=self.noise), self.options, call)
+        core = Core(noise=self.noise)
+        return link_loss(Asked(input, target, 1.0, link, core, self.options, call))
 
     @torch.no_grad()
     def prune(self, logits: Tensor, target: Tensor, index: Tensor) -> None:

@@ -1,0 +1,122 @@
+"""What a loss was asked for, and which way it goes: looked at once for each kind of call."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hitrate.losses import few_operations, fused
+from hitrate.losses.asked import Asked
+from hitrate.probability.arguments import is_moving, is_number, noise_named
+from hitrate.probability.dispatch import Choice, Request, choose, is_transformed
+
+_choices: dict[tuple[Any, ...], Choice] = {}
+MOST_CHOICES = 4096
+# Rows next to each other are read in tiles of so many classes at the most.
+MOST_ACROSS = 1024
+PLAIN = (Tensor, torch.nn.Parameter)
+
+
+def way_of(asked: Asked) -> Choice:
+    """The way to go, for logits as rows (R, C) or (N, C, D).
+
+    It depends on types, shapes and options, not on values: a training step looks once.
+    """
+    key = _kind(asked)
+    choice = None if key is None else _choices.get(key)
+    if choice is None:
+        choice = _chosen(asked)
+        if key is not None:
+            if len(_choices) >= MOST_CHOICES:
+                _choices.clear()
+            _choices[key] = choice
+    return choice
+
+
+def across(asked: Asked) -> Asked | None:
+    """The same with logits (N, C, d1, ...) as (N, C, D), for kernels to read as they lie.
+
+    None where there are no kernels, where a copy is needed, or where one is better.
+    """
+    logits, target = asked.logits, asked.target
+    if not (isinstance(logits, Tensor) and isinstance(target, Tensor) and logits.dim() > 2):
+        return None
+    if not (logits.is_cuda or asked.core.backend == "triton"):
+        return None
+    if not logits.is_contiguous() or not logits.numel() or logits.shape[1] > MOST_ACROSS:
+        return None
+    if logits[0].numel() >= 2**31 or (isinstance(asked.sigma, Tensor) and asked.sigma.numel() > 1):
+        return None
+    if target.shape == logits.shape:
+        return asked._replace(logits=logits.flatten(2), target=target.flatten(2))
+    if target.shape == logits.shape[:1] + logits.shape[2:]:
+        return asked._replace(logits=logits.flatten(2), target=target.flatten(1))
+    return None
+
+
+def _kind(asked: Asked) -> tuple[Any, ...] | None:
+    """All that decides on the way of a usual call; None if it takes a closer look.
+
+    Numbers that move are so whatever their values.
+    """
+    rows, target, sigma, link, core, options, _ = asked
+    weight = options.weight
+    if torch.compiler.is_compiling() or type(rows) not in PLAIN or type(target) is not Tensor:
+        return None
+    if isinstance(sigma, Tensor):
+        # On a CPU it is checked to be positive, whenever it comes.
+        if sigma.is_cpu or not is_moving(sigma) or is_transformed(sigma):
+            return None
+    elif not (is_number(sigma) and 1e-37 < sigma < 1e38):
+        return None
+    if not target.dim() or not len(target) == len(rows) > 0:
+        return None
+    if is_transformed(rows) or not (weight is None or type(weight) in PLAIN):
+        return None
+    smoothing = options.label_smoothing
+    if not (isinstance(core.noise, str) and _is_usual(core.margin) and _is_usual(smoothing)):
+        return None
+    if not all(map(_is_usual, link.numbers)):
+        return None
+    return (
+        (rows.dtype, rows.device, rows.shape[1:]),
+        (target.dtype, target.device, target.shape[1:], target.requires_grad),
+        None if weight is None else (weight.shape, weight.requires_grad),
+        (type(link), link.formula, options.ignore_index, options.reduction),
+        (isinstance(sigma, Tensor), _known(core.margin), _known(smoothing)),
+        (core.noise, core.method, core.backend, core.nodes),
+        os.environ.get("TRITON_INTERPRET"),
+    )
+
+
+def _is_usual(number: object) -> bool:
+    """Whether it is none, a number, or a tensor of one that moves."""
+    return number is None or type(number) in (float, int) or is_moving(number)
+
+
+def _known(number: float | Tensor | None) -> Any:
+    """A number as far as a way may depend on it: one that moves may be anything."""
+    return Tensor if isinstance(number, Tensor) else number
+
+
+def _chosen(asked: Asked) -> Choice:
+    """The way, found by asking all that may speak against it."""
+    logits, target, sigma, _, core, options, call = asked
+    may_fuse = logits.is_cuda or core.backend == "triton"
+    is_soft = isinstance(target, Tensor) and target.is_floating_point()
+    request = Request.of(
+        noise_named(core.noise, call),
+        logits,
+        sigma,
+        margin=core.margin,
+        nodes=core.nodes,
+        method=core.method,
+        backend=core.backend,
+        all_classes=options.is_smoothed or is_soft,
+        not_fused=fused.why_not(asked) if may_fuse else "",
+        not_few=few_operations.why_not(asked) if logits.is_cpu else "",
+    )
+    return choose(request, call)
