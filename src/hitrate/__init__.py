@@ -10,6 +10,7 @@ from hitrate.losses.baselines.max_mahalanobis import *
 from hitrate.losses.baselines.maximum_probability import *
 from hitrate.losses.exact import *
 from hitrate.losses.generalized_cross_entropy import *
+from hitrate.losses.linear import *
 from hitrate.losses.named import *
 from hitrate.losses.normalization import *
 from hitrate.probability import (

@@ -173,17 +173,23 @@ def backward(
     found: Found,
     rule: Rule,
     upstream: Tensor,
+    *,
+    overwrite: bool = False,
 ) -> Tensor:
-    """Gradient in logits, shaped so, for an upstream () or (N,); may overwrite what was found."""
+    """Gradient in logits, shaped so, for an upstream () or (N,); may overwrite what was found.
+
+    With `overwrite` also the logits, unless a margin makes all of a row's programs read one.
+    """
+    into = logits if overwrite and rule.margin is None else None
     if rule.noise == "gumbel":
         kept, call = found.gradient, found.call
-        return softmax_launch.backward(logits, target, sigma, weight, kept, call, upstream)
+        return softmax_launch.backward(logits, target, sigma, weight, kept, call, upstream, into)
     rows, classes = logits.shape
     if is_at_once(rule, classes):
         return scaled(found.gradient, found.work, upstream, rule)
     per_row = rule.reduction == "none"
     step = upstream.stride(0) if per_row else 0
-    gradient = torch.empty_like(logits)
+    gradient = torch.empty_like(logits) if into is None else into
     sigma_at, noise, sigmas = sigma_from(sigma, logits)
     numbers = rule.numbers(logits.device)
     read_only = (logits, target, sigma_at, *numbers.pointers(logits, 1))

@@ -170,14 +170,15 @@ def backward(
     kept: Tensor,
     call: Call,
     upstream: Tensor,
+    into: Tensor | None = None,
 ) -> Tensor:
-    """Gradient in logits, for an upstream () or one per row."""
+    """Gradient in logits, for an upstream () or one per row; in new memory, or in that given."""
     plan, (outer, rows, classes, pitch), numbers, noise = call
     margin, a, b, smoothing = numbers.values
     tile = plan.gradient_tile
     sigma_at = sigma if isinstance(sigma, Tensor) else logits
     weight_at = logits if weight is None else weight
-    gradient = torch.empty_like(logits)
+    gradient = torch.empty_like(logits) if into is None else into
     plan.gradient(
         (outer * -(-rows // tile.rows), -(-classes // tile.classes)),
         stream_of(logits.device),

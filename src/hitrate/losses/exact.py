@@ -160,7 +160,7 @@ class ExactLoss(LinkLoss):
 
     def forward(self, input: Tensor, target: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """Loss of logits `input`, with the noise of this call if given."""
-        asked = self._asked(input, target, self.sigma if sigma is None else sigma)
+        asked = self.asked(input, target, sigma)
         is_normalized = self.normalize and self.training
         return link_loss(asked, Normalization(is_normalized, self.process_group))
 
@@ -170,10 +170,11 @@ class ExactLoss(LinkLoss):
 
     def explain(self, input: Tensor, target: Tensor) -> Choice:
         """Which way a call is computed, and why; print it."""
-        return explain_loss(self._asked(input, target, self.sigma))
+        return explain_loss(self.asked(input, target))
 
-    def _asked(self, input: Tensor, target: Tensor, sigma: float | Tensor) -> Asked:
-        link = self.link
+    def asked(self, input: Tensor, target: Tensor, sigma: float | Tensor | None = None) -> Asked:
+        """What a call asks for, but for `normalize`."""
+        link, sigma = self.link, self.sigma if sigma is None else sigma
         core = Core(
             self.margin if self.training else None,
             self.noise,

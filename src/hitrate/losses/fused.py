@@ -8,7 +8,7 @@ dispatch. So do derivatives of the gradient, and transforms of `torch.func`.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -85,8 +85,47 @@ def why_not(asked: Asked) -> str:
     return ""
 
 
+class Prepared(NamedTuple):
+    """The arguments of the kernels."""
+
+    logits: Tensor
+    target: Tensor
+    sigma: float | Tensor
+    weight: Tensor | None
+    rule: Any
+
+
 def fused_loss(asked: Asked) -> Tensor:
     """The loss of rows (R, C), or (N, C, D), for which nothing speaks against it."""
+    prepared = _prepared(asked)
+    if torch.is_grad_enabled():
+        sigma = prepared.sigma
+        wanted = prepared.logits.requires_grad
+        learned = isinstance(sigma, Tensor) and sigma.requires_grad
+        if wanted or learned:
+            logits, target, sigma, weight, rule = prepared
+            rest = (target, weight, rule, asked.link, asked.core, wanted, learned)
+            loss: Tensor = FusedLoss.apply(logits, sigma, rest)  # type: ignore[no-untyped-call]
+            return loss
+    found: Tensor = _kernels().forward(*prepared, wanted=False, learned=False).loss
+    return found
+
+
+def value_and_gradient(asked: Asked, upstream: Tensor) -> tuple[Tensor, Tensor]:
+    """The loss of rows, and its gradient, which may overwrite the logits.
+
+    Upstream is one number, or one per row.
+    """
+    launch = _kernels()
+    prepared = _prepared(asked)
+    found = launch.forward(*prepared, wanted=True, learned=False)
+    *tensors, rule = prepared
+    gradient = launch.backward(*tensors, found, rule, upstream, overwrite=True)
+    return found.loss, gradient
+
+
+def _prepared(asked: Asked) -> Prepared:
+    """What the kernels take, its values checked where looking is free."""
     logits, target, sigma, link, core, options, call = asked
     if target.is_floating_point():
         arguments.check_probabilities(target, call)
@@ -109,18 +148,7 @@ def fused_loss(asked: Asked) -> Tensor:
             sigma = float(sigma)
         else:
             sigma = sigma.to(logits.device).contiguous()
-    logits, target = logits.contiguous(), target.contiguous()
-    if torch.is_grad_enabled():
-        wanted = logits.requires_grad
-        learned = isinstance(sigma, Tensor) and sigma.requires_grad
-        if wanted or learned:
-            rest = (target, weight, rule, link, core, wanted, learned)
-            loss: Tensor = FusedLoss.apply(logits, sigma, rest)  # type: ignore[no-untyped-call]
-            return loss
-    found: Tensor = launch.forward(
-        logits, target, sigma, weight, rule, wanted=False, learned=False
-    ).loss
-    return found
+    return Prepared(logits.contiguous(), target.contiguous(), sigma, weight, rule)
 
 
 @functools.cache

@@ -160,12 +160,15 @@ class LinkLoss(ClassificationLoss):
         else:
             super().__setattr__(name, value)
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Loss of logits `input`."""
+    def asked(self, input: Tensor, target: Tensor) -> Asked:
+        """What a call asks for."""
         link = self.link
         call = Call(self.function_name, link)
-        core = Core(noise=self.noise)
-        return link_loss(Asked(input, target, 1.0, link, core, self.options, call))
+        return Asked(input, target, 1.0, link, Core(noise=self.noise), self.options, call)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Loss of logits `input`."""
+        return link_loss(self.asked(input, target))
 
     def probabilities(self, input: Tensor) -> Tensor:
         """Probability of each class under the loss's own noise, shaped like the logits `input`."""
