@@ -2,7 +2,8 @@
 
 The results are those of one run each of `benchmarks/gpu.py` (`benchmarks/results/gpu.json`),
 `benchmarks/gpu_members.py` (`gpu_members.json`) and `benchmarks/gpu_training.py`
-(`gpu_training.json`). The README gets the short table, docs/gpu.md all of them.
+(`gpu_training.json`), and of `benchmarks/gpu_linear.py` (`gpu_linear.json`). The README gets the
+short table, docs/gpu.md and docs/vocabulary.md all of them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ PICTURE = ROOT / "docs" / "images" / "gpu_roofline.png"
 PLACES = {
     "README.md": ["short"],
     "docs/gpu.md": ["members", "time", "references", "training"],
+    "docs/vocabulary.md": ["linear"],
 }
 
 
@@ -159,6 +161,40 @@ def training(found: dict[str, Any]) -> str:
     return "\n".join([*lines, "", line])
 
 
+def linear(found: dict[str, Any]) -> str:
+    """The last layer with its loss, by pieces and from all logits."""
+    lines = [
+        "| loss | all logits | by pieces | memory, all logits | by pieces | error in weights, all "
+        "logits | by pieces |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, ways in found["time"].items():
+        cells = []
+        for told in ("{ms:.1f} ms, {ratio:.2f}", "1 / {part:.1f}", "{weight:.1e}"):
+            for way in ("all logits", "by pieces"):
+                facts = ways[way]
+                cells.append(
+                    told.format(
+                        **facts,
+                        part=1 / facts["memory_of_logits"],
+                        weight=found["errors"][name][way]["weight"],
+                    )
+                )
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    sizes = found["tokens, width, vocabulary"]
+    tokens, width, words = sizes["time"]
+    line = (
+        f"{tokens} tokens, hidden states of {width}, {words} words, bfloat16: milliseconds of value "
+        "and gradients, and their ratio to the matrix product with torch's cross entropy; medians "
+        f"over {found['rounds']} rounds in which all took turns. Memory is the peak beyond inputs "
+        "and their gradients, as a part of all logits. Errors are of the gradient in the weights, "
+        "against float64, as a part of its size, with a vocabulary of "
+        f"{sizes['errors'][2]} and as many pieces; those of value and hidden states are the same "
+        f"both ways. {found['device']}, torch {found['torch']}."
+    )
+    return "\n".join([*lines, "", line])
+
+
 def tables() -> dict[str, str]:
     """All tables by name."""
     gpu = results("gpu")
@@ -168,6 +204,7 @@ def tables() -> dict[str, str]:
         "time": time(gpu),
         "references": references(gpu),
         "training": training(results("gpu_training")),
+        "linear": linear(results("gpu_linear")),
     }
 
 
