@@ -184,8 +184,8 @@ def linear(found: dict[str, Any]) -> str:
     sizes = found["tokens, width, vocabulary"]
     tokens, width, words = sizes["time"]
     line = (
-        f"{tokens} tokens, hidden states of {width}, {words} words, bfloat16: milliseconds of value "
-        "and gradients, and their ratio to the matrix product with torch's cross entropy; medians "
+        f"{tokens} tokens, hidden states of {width}, {words} words, bfloat16: milliseconds of "
+        "value and gradients, and their ratio to matrix product and torch's cross entropy; medians "
         f"over {found['rounds']} rounds in which all took turns. Memory is the peak beyond inputs "
         "and their gradients, as a part of all logits. Errors are of the gradient in the weights, "
         "against float64, as a part of its size, with a vocabulary of "

@@ -14,7 +14,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from hitrate import links
-from hitrate.kernels import launch
+from hitrate.kernels import launch, standardize_launch
 from hitrate.kernels.fast_launch import Start
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -61,6 +61,8 @@ def main():
     compile_loss("gumbel", 5000, formulas[1], everything=True)
     compile_loss("gumbel", 5000, formulas[1], smoothing=0.1)
     compile_loss("gumbel", 20, formulas[1], inner=(64,), everything=True)
+    for classes in (10, 5000):
+        compile_standardization(classes)
 
 
 def compile_loss(noise, classes, formula, *, inner=(), smoothing=0.0, everything=False):
@@ -76,6 +78,14 @@ def compile_loss(noise, classes, formula, *, inner=(), smoothing=0.0, everything
     learned = everything and noise != "gumbel"
     found = launch.forward(logits, target, sigma, weight, rule, wanted=True, learned=learned)
     launch.backward(logits, target, sigma, weight, found, rule, torch.ones(()))
+
+
+def compile_standardization(classes):
+    """Statistics of logits, and the gradient through them."""
+    logits, target = torch.zeros(2, classes, dtype=torch.bfloat16), torch.zeros(2).long()
+    facts = standardize_launch.statistics(logits, target, -100, torch.ones(()), 1.0, 1e-5)
+    standardize_launch.pull(logits, logits, facts)
+    standardize_launch.correct(logits, logits, target, -100, facts)
 
 
 if __name__ == "__main__":

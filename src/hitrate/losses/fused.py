@@ -8,14 +8,17 @@ dispatch. So do derivatives of the gradient, and transforms of `torch.func`.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hitrate.links import Link
+from hitrate.losses import standardized
 from hitrate.losses.asked import Asked, step_by_step
+from hitrate.losses.normalization import Normalization
 from hitrate.losses.reduction import REDUCTIONS, Batch, Options
+from hitrate.losses.standardized import Prepared, Standard
 from hitrate.probability import arguments
 from hitrate.probability.arguments import Core, is_number
 from hitrate.probability.dispatch import is_transformed
@@ -85,26 +88,30 @@ def why_not(asked: Asked) -> str:
     return ""
 
 
-class Prepared(NamedTuple):
-    """The arguments of the kernels."""
-
-    logits: Tensor
-    target: Tensor
-    sigma: float | Tensor
-    weight: Tensor | None
-    rule: Any
+def may_standardize(asked: Asked) -> bool:
+    """Whether the kernels may standardise logits on their way, if they may make the loss."""
+    sigma = asked.sigma
+    is_plain = type(asked.logits) in (Tensor, torch.nn.Parameter) and asked.logits.dim() == 2
+    return is_plain and not (isinstance(sigma, Tensor) and sigma.requires_grad)
 
 
-def fused_loss(asked: Asked) -> Tensor:
-    """The loss of rows (R, C), or (N, C, D), for which nothing speaks against it."""
+def fused_loss(asked: Asked, normalization: Normalization | None = None) -> Tensor:
+    """The loss of rows (R, C), or (N, C, D), for which nothing speaks against it.
+
+    With a normalization, of standardised logits.
+    """
     prepared = _prepared(asked)
+    standard = None
+    if normalization is not None:
+        standard = standardized.facts_of(prepared, normalization)
+        prepared = standardized.in_units_of(standard, prepared)
     if torch.is_grad_enabled():
         sigma = prepared.sigma
         wanted = prepared.logits.requires_grad
         learned = isinstance(sigma, Tensor) and sigma.requires_grad
         if wanted or learned:
             logits, target, sigma, weight, rule = prepared
-            rest = (target, weight, rule, asked.link, asked.core, wanted, learned)
+            rest = (target, weight, rule, asked.link, asked.core, wanted, learned, standard)
             loss: Tensor = FusedLoss.apply(logits, sigma, rest)  # type: ignore[no-untyped-call]
             return loss
     found: Tensor = _kernels().forward(*prepared, wanted=False, learned=False).loss
@@ -167,10 +174,10 @@ class FusedLoss(torch.autograd.Function):
         ctx: Any,
         logits: Tensor,
         sigma: float | Tensor,
-        rest: tuple[Tensor, Tensor | None, Any, Link, Core, bool, bool],
+        rest: tuple[Tensor, Tensor | None, Any, Link, Core, bool, bool, Standard | None],
     ) -> Tensor:
         """The value."""
-        target, weight, rule, link, core, wanted, learned = rest
+        target, weight, rule, link, core, wanted, learned, ctx.standard = rest
         launch = _kernels()
         found = launch.forward(logits, target, sigma, weight, rule, wanted=wanted, learned=learned)
         loss: Tensor = found.loss
@@ -193,7 +200,11 @@ class FusedLoss(torch.autograd.Function):
         launch = _kernels()
         if ctx.is_ready and ctx.found is not None and not torch.is_grad_enabled():
             found, ctx.found = ctx.found, None
-            return launch.scaled(found.gradient, found.work, upstream, ctx.rule), None, None
+            gradient = launch.scaled(found.gradient, found.work, upstream, ctx.rule)
+            if ctx.standard is not None:
+                logits, target, *_ = ctx.saved_tensors
+                standardized.pull_back(ctx.standard, gradient, logits, target)
+            return gradient, None, None
         logits, target, weight, sigma, *_ = ctx.saved_tensors
         if sigma is None:
             sigma = ctx.number
@@ -204,6 +215,9 @@ class FusedLoss(torch.autograd.Function):
             rule, core = ctx.rule, ctx.core._replace(backend="auto")
             options = Options(weight, rule.ignore_index, rule.reduction, rule.smoothing)
             batch = Batch.of(logits, target, options, "exact_loss")
+            if ctx.standard is not None:
+                sigma = ctx.standard.sigma
+                batch = standardized.by_torch(ctx.standard, batch)
             loss = step_by_step(batch, sigma, ctx.link, core)
             upstream = upstream.reshape(loss.shape)
             inputs = [*([logits] if wanted else []), *([sigma] if learned else [])]
@@ -222,4 +236,6 @@ class FusedLoss(torch.autograd.Function):
             to_sigma = each if sigma.numel() > 1 else each.sum().reshape(sigma.shape)
         if wanted:
             to_logits = launch.backward(logits, target, sigma, weight, found, ctx.rule, upstream)
+            if ctx.standard is not None:
+                standardized.pull_back(ctx.standard, to_logits, logits, target)
         return to_logits, to_sigma, None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
+from typing import Any, ClassVar, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
@@ -16,16 +16,13 @@ from hitrate.links import Link
 from hitrate.losses import few_operations, fused
 from hitrate.losses.asked import Asked, step_by_step
 from hitrate.losses.base import ClassificationLoss, floating, split_options
-from hitrate.losses.normalization import normalize_logits
+from hitrate.losses.normalization import Normalization, normalize_logits
 from hitrate.losses.reduction import Batch, LossOptions
 from hitrate.losses.way import across, way_of
 from hitrate.probability import class_probabilities
 from hitrate.probability.arguments import Core, noise_named
 from hitrate.probability.dispatch import Choice
 from hitrate.probability.noises import GUMBEL
-
-if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
 
 
 class Call(NamedTuple):
@@ -41,13 +38,6 @@ class Call(NamedTuple):
         return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.arguments.items())})"
 
 
-class Normalization(NamedTuple):
-    """Whether logits are standardised over the batch first, and with which processes."""
-
-    is_on: bool = False
-    process_group: ProcessGroup | None = None
-
-
 def link_loss(asked: Asked, normalization: Normalization | None = None) -> Tensor:
     """A link of log p."""
     options = asked.options
@@ -57,6 +47,8 @@ def link_loss(asked: Asked, normalization: Normalization | None = None) -> Tenso
         loss = fused.fused_loss(as_it_lies)
         layout = asked.logits.shape[:1] + asked.logits.shape[2:]
         return loss.reshape(layout) if options.reduction == "none" else loss
+    if normalized and fused.may_standardize(asked) and way_of(asked).way == "fused":
+        return fused.fused_loss(asked, normalization)
     batch, rows = None, asked
     if normalized or not isinstance(asked.logits, Tensor) or asked.logits.dim() != 2:
         batch, rows = _as_rows(asked)

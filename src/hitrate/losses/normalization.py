@@ -7,7 +7,7 @@ the order of a row's logits alone.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -19,6 +19,13 @@ __all__ = ["normalize_logits"]
 
 # As in batch normalisation: keeps the slope finite where all logits are equal.
 EPSILON = 1e-5
+
+
+class Normalization(NamedTuple):
+    """Whether logits are standardised over the batch first, and with which processes."""
+
+    is_on: bool = False
+    process_group: dist.ProcessGroup | None = None
 
 
 def normalize_logits(
@@ -63,16 +70,22 @@ def normalize_logits(
     return torch.where(counted, centred * scale, rows)
 
 
+def has_others(group: dist.ProcessGroup | None) -> bool:
+    """Whether other processes take part.
+
+    Without gradients nobody does: a validation by one process must not wait for the others.
+    """
+    if not (dist.is_available() and dist.is_initialized() and torch.is_grad_enabled()):
+        return False
+    return dist.get_world_size(group) > 1
+
+
 def _over_processes(value: Tensor, group: dist.ProcessGroup | None) -> Tensor:
     """Sum over the processes of a group; the value itself where nobody else takes part.
 
-    Without gradients nobody does: a validation by one process must not wait for the others. A sum
-    of a DTensor is over all processes already.
+    A sum of a DTensor is over all processes already.
     """
-    if is_sharded(value):
-        return value
-    alone = not (dist.is_available() and dist.is_initialized() and torch.is_grad_enabled())
-    if alone or dist.get_world_size(group) == 1:
+    if is_sharded(value) or not has_others(group):
         return value
     compiling = torch.compiler.is_compiling()
     function = SumOverProcesses if compiling else ForwardModeSumOverProcesses

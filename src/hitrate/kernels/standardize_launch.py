@@ -1,0 +1,106 @@
+"""Launchers of the statistics of logits, and of the gradient through them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hitrate.kernels import standardize
+from hitrate.kernels.chebyshev_table import table_of
+from hitrate.kernels.fast_launch import Start
+from hitrate.kernels.rule import stream_of
+from hitrate.kernels.standardize import correct_kernel, pull_kernel, statistics_kernel
+
+# Elements of a tile, classes of it at the most, and warps.
+TILE, COLUMNS, WARPS = 2048, 1024, 4
+PROGRAMS, FACTS = int(standardize.PROGRAMS), int(standardize.FACTS)
+COUNT, SQUARES = int(standardize.COUNT), int(standardize.SQUARES)
+SPREAD, SIGMA = int(standardize.SPREAD), int(standardize.SIGMA)
+MARGIN, PULL = int(standardize.MARGIN), int(standardize.PULL)
+
+
+def statistics(
+    logits: Tensor,
+    target: Tensor,
+    ignore_index: int,
+    sigma: float | Tensor,
+    margin: float | Tensor,
+    epsilon: float,
+) -> Tensor:
+    """Facts of contiguous logits (N, C), in their order of `hitrate.kernels.standardize`.
+
+    Sigma and margin are numbers, or tensors of one on the device.
+    """
+    rows, classes = logits.shape
+    device, stream = logits.device, stream_of(logits.device)
+    facts = torch.empty(FACTS + 3 * PROGRAMS, dtype=torch.float32, device=device)
+    moving = isinstance(sigma, Tensor) + 2 * isinstance(margin, Tensor)
+    sigma_at, scale = (sigma, 0.0) if isinstance(sigma, Tensor) else (logits, float(sigma))
+    margin_at, rim = (margin, 0.0) if isinstance(margin, Tensor) else (logits, float(margin))
+    tensors = (logits, target, sigma_at, margin_at, facts, table_of(device, stream))
+    start = _statistics(
+        classes,
+        moving,
+        not target.is_floating_point(),
+        (device, *(tensor.dtype for tensor in tensors)),
+        logits.data_ptr() % 16 == 0,
+    )
+    programs = min(-(-rows // _tile(classes)[0]), PROGRAMS)
+    start((programs, 1), stream, tensors, (rows, classes, scale, rim, epsilon, ignore_index))
+    return facts
+
+
+def pull(gradient: Tensor, logits: Tensor, facts: Tensor) -> None:
+    """Put among the facts how the loss pulls at the logits' spread."""
+    device, size = logits.device, logits.numel()
+    stream = stream_of(device)
+    start = _pull(size % 16 == 0, size < 2**31, device, logits.dtype, logits.data_ptr() % 16)
+    programs = min(-(-size // TILE), PROGRAMS)
+    start((programs, 1), stream, (logits, gradient, facts, table_of(device, stream)), (size,))
+
+
+def correct(
+    gradient: Tensor, logits: Tensor, target: Tensor, ignore_index: int, facts: Tensor
+) -> None:
+    """Add to the gradient (N, C) what flows through the statistics."""
+    rows, classes = logits.shape
+    device = logits.device
+    together, columns = _tile(classes)
+    start = _correct(
+        classes,
+        not target.is_floating_point(),
+        (device, logits.dtype, target.dtype),
+        logits.data_ptr() % 16 == 0,
+    )
+    start(
+        (-(-rows // together), -(-classes // columns)),
+        stream_of(device),
+        (logits, target, gradient, facts),
+        (rows, classes, ignore_index),
+    )
+
+
+def _tile(classes: int) -> tuple[int, int]:
+    """Rows and classes that a program takes at once."""
+    columns = min(1 << (classes - 1).bit_length(), COLUMNS)
+    return TILE // columns, columns
+
+
+@functools.lru_cache(maxsize=1024)
+def _statistics(
+    classes: int, moving: int, index: bool, types: tuple[Any, ...], is_aligned: bool
+) -> Start:
+    return Start(statistics_kernel, (moving, index, *_tile(classes)), WARPS)
+
+
+@functools.lru_cache(maxsize=1024)
+def _pull(is_even: bool, is_short: bool, *types: Any) -> Start:
+    return Start(pull_kernel, (TILE,), WARPS)
+
+
+@functools.lru_cache(maxsize=1024)
+def _correct(classes: int, index: bool, types: tuple[Any, ...], is_aligned: bool) -> Start:
+    return Start(correct_kernel, (index, *_tile(classes)), WARPS)

@@ -1,0 +1,111 @@
+"""Standardised logits in the kernels' losses: their spread goes into sigma, docs/math.md (33)."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from hitrate.losses.normalization import EPSILON, Normalization, has_others, normalize_logits
+from hitrate.losses.reduction import Batch
+
+
+class Prepared(NamedTuple):
+    """The arguments of the kernels."""
+
+    logits: Tensor
+    target: Tensor
+    sigma: float | Tensor
+    weight: Tensor | None
+    rule: Any
+
+
+class Standard(NamedTuple):
+    """The statistics of a batch, and what the loss had before they went into it."""
+
+    facts: Tensor
+    sigma: float | Tensor
+    ignore_index: int
+    process_group: dist.ProcessGroup | None
+    is_shared: bool
+
+
+def facts_of(prepared: Prepared, normalization: Normalization) -> Standard:
+    """Statistics of the logits, on all processes together."""
+    logits, target, sigma, _, rule = prepared
+    one = 1.0 if isinstance(sigma, Tensor) and sigma.numel() > 1 else sigma
+    margin = 0.0 if rule.margin is None else rule.margin
+    if isinstance(margin, Tensor) and margin.device != logits.device:
+        margin = float(margin)
+    facts: Tensor = _kernels().statistics(logits, target, rule.ignore_index, one, margin, EPSILON)
+    group = normalization.process_group
+    is_shared = has_others(group)
+    if is_shared:
+        _share(facts, one, margin, group)
+    return Standard(facts, sigma, rule.ignore_index, group, is_shared)
+
+
+def in_units_of(standard: Standard, prepared: Prepared) -> Prepared:
+    """The same loss of logits as they are: sigma and margin are as many times larger."""
+    launch, facts, rule = _kernels(), standard.facts, prepared.rule
+    sigma: Tensor = facts[launch.SIGMA]
+    if isinstance(prepared.sigma, Tensor) and prepared.sigma.numel() > 1:
+        sigma = prepared.sigma.float() * facts[launch.SPREAD]
+    if rule.margin is not None:
+        rule = rule._replace(margin=facts[launch.MARGIN])
+    return prepared._replace(sigma=sigma, rule=rule)
+
+
+def pull_back(standard: Standard, gradient: Tensor, logits: Tensor, target: Tensor) -> None:
+    """Add to a gradient, in place, what flows through the statistics."""
+    launch, facts = _kernels(), standard.facts
+    launch.pull(gradient, logits, facts)
+    if standard.is_shared:
+        _sum(facts[launch.PULL], standard.process_group)
+        # Step by step the mean has its own sum, in which differences have no part.
+        _sum(facts.new_zeros(2), standard.process_group)
+    launch.correct(gradient, logits, target, standard.ignore_index, facts)
+
+
+def by_torch(standard: Standard, batch: Batch) -> Batch:
+    """The batch with standardised logits, which torch differentiates as often as asked."""
+    found = normalize_logits(batch.logits, batch.ignored, standard.process_group)
+    return replace(batch, logits=found)
+
+
+def _share(
+    facts: Tensor,
+    sigma: float | Tensor,
+    margin: float | Tensor,
+    group: dist.ProcessGroup | None,
+) -> None:
+    """Make the facts of one process those of all.
+
+    By the sums that `normalize_logits` takes: a process without rows goes that way.
+    """
+    launch = _kernels()
+    count, mean, squares = facts[launch.COUNT : launch.SQUARES + 1].unbind()
+    total, whole = _sum(torch.stack([count * mean, count]), group).unbind()
+    centre = total / whole.clamp(min=1.0)
+    squares = _sum(squares + count * (mean - centre).square(), group)
+    spread = torch.sqrt(squares / (whole - 1).clamp(min=1.0) + EPSILON)
+    numbers = (whole, centre, squares, spread, spread * sigma, spread * margin)
+    facts[: len(numbers)] = torch.stack([torch.as_tensor(n).to(facts) for n in numbers])
+
+
+def _sum(value: Tensor, group: dist.ProcessGroup | None) -> Tensor:
+    """Over processes, in place."""
+    dist.all_reduce(value, group=group)
+    return value
+
+
+@functools.cache
+def _kernels() -> Any:
+    """The launchers, imported when a loss first needs them."""
+    from hitrate.kernels import standardize_launch
+
+    return standardize_launch
