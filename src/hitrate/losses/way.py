@@ -63,8 +63,11 @@ def _kind(asked: Asked) -> tuple[Any, ...] | None:
     Numbers that move are so whatever their values.
     """
     rows, target, sigma, link, core, options, _ = asked
-    weight = options.weight
-    if torch.compiler.is_compiling() or type(rows) not in PLAIN or type(target) is not Tensor:
+    weight, _, reduction, smoothing = options
+    margin = core.margin
+    if type(rows) not in PLAIN or type(target) is not Tensor or torch.compiler.is_compiling():
+        return None
+    if is_transformed(rows) or not (weight is None or type(weight) in PLAIN):
         return None
     if isinstance(sigma, Tensor):
         # On a CPU it is checked to be positive, whenever it comes.
@@ -72,34 +75,24 @@ def _kind(asked: Asked) -> tuple[Any, ...] | None:
             return None
     elif not (is_number(sigma) and 1e-37 < sigma < 1e38):
         return None
-    if not target.dim() or not len(target) == len(rows) > 0:
+    shape, labels = rows.shape, target.shape
+    if not labels or not labels[0] == shape[0] > 0 or type(core.noise) is not str:
         return None
-    if is_transformed(rows) or not (weight is None or type(weight) in PLAIN):
-        return None
-    smoothing = options.label_smoothing
-    if not (isinstance(core.noise, str) and _is_usual(core.margin) and _is_usual(smoothing)):
-        return None
-    if not all(map(_is_usual, link.numbers)):
-        return None
+    for number in (margin, smoothing, *link.numbers):
+        if not (number is None or type(number) in (float, int) or is_moving(number)):
+            return None
     return (
-        (rows.dtype, rows.device, rows.shape[1:]),
-        (target.dtype, target.device, target.shape[1:], target.requires_grad),
+        *(rows.dtype, rows.device, shape[1:]),
+        *(target.dtype, target.device, labels[1:], target.requires_grad),
         None if weight is None else (weight.shape, weight.requires_grad),
-        (type(link), link.formula, options.ignore_index, options.reduction),
-        (isinstance(sigma, Tensor), _known(core.margin), _known(smoothing)),
-        (core.noise, core.method, core.backend, core.nodes),
+        *(type(link), link.formula, options.ignore_index, reduction),
+        # A number that moves may be anything.
+        isinstance(sigma, Tensor),
+        Tensor if isinstance(margin, Tensor) else margin,
+        Tensor if isinstance(smoothing, Tensor) else smoothing,
+        *core[1:5],
         os.environ.get("TRITON_INTERPRET"),
     )
-
-
-def _is_usual(number: object) -> bool:
-    """Whether it is none, a number, or a tensor of one that moves."""
-    return number is None or type(number) in (float, int) or is_moving(number)
-
-
-def _known(number: float | Tensor | None) -> Any:
-    """A number as far as a way may depend on it: one that moves may be anything."""
-    return Tensor if isinstance(number, Tensor) else number
 
 
 def _chosen(asked: Asked) -> Choice:
