@@ -224,20 +224,25 @@ class Focused(Link):
         if not 0 <= _number(self, "focus") <= 0.5:
             raise ValueError(f"{self}: focus must be a number from 0 to 0.5")
 
-    formula = staticmethod(Mixed.formula)
+    @staticmethod
+    def formula(log_p: Any, focus: Any, unused: Any) -> tuple[Any, Any]:
+        """The sum, of the error alone at F = 1/2: 0 times infinity is not 0."""
+        beta = 1.0 / where(focus == 0.5, 1.0, 1.0 - 2.0 * focus)
+        value = beta * one_minus_exp(log_p)
+        slope = -beta * exp(log_p)
+        value = where(focus == 0.5, value, value - log_p)
+        return value, where(focus == 0.5, slope, slope - 1.0)
 
     @property
     def numbers(self) -> tuple[Number, Number]:
-        """Alpha and beta."""
-        at_the_end = self.focus == 0.5
-        alpha = where(at_the_end, 0.0, 1.0)
-        beta = 1.0 / where(at_the_end, 1.0, 1.0 - 2.0 * self.focus)
-        return alpha, beta
+        """F."""
+        return self.focus, 0.0
 
     @property
     def mixture(self) -> Mixed:
         """The same as alpha and beta."""
-        return Mixed(*map(float, self.numbers))
+        focus = float(self.focus)
+        return Mixed(0.0, 1.0) if focus == 0.5 else Mixed(1.0, 1 / (1 - 2 * focus))
 
     @property
     def slope_at_one(self) -> float:
