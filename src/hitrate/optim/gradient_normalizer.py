@@ -187,16 +187,15 @@ class GradientNormalizer:
         scale = getattr(optimizer, "grad_scale", None)
         if scale is not None:
             norm = norm / scale.to(norm)
-        usable = norm.isfinite()
+        usable = norm < torch.inf
         found_inf = getattr(optimizer, "found_inf", None)
         if found_inf is not None:
             usable &= found_inf.to(norm.device) == 0
 
         # Updated in place, so that a captured step goes on from its own last value.
         self._mean = mean = self._mean.to(norm)
-        blend = self.momentum * mean + (1 - self.momentum) * norm
-        blend = torch.where(mean > 0, blend, norm)
-        mean.copy_(torch.where(usable, blend, mean))
+        blend = torch.where(mean > 0, torch.lerp(norm, mean, self.momentum), norm)
+        torch.where(usable, blend, mean, out=mean)
         # Squares of shorter gradients underflow: their norm is 0, and a mean that falls towards it
         # would make them longer and longer.
         divisor = mean.clamp(min=shortest(norm.dtype))

@@ -47,7 +47,9 @@ def total_norm(grads: Sequence[Tensor], *, process_group: ProcessGroup | None = 
     if not grads:
         return torch.zeros(())
     home = grads[0].device
-    dtype = reduce(torch.promote_types, (grad.dtype.to_real() for grad in grads), torch.float32)
+    # Of each dtype once: there are many gradients.
+    dtypes = {grad.dtype.to_real() for grad in grads}
+    dtype = reduce(torch.promote_types, dtypes, torch.float32)
     plain = [grad.coalesce() if grad.is_sparse else grad for grad in grads if not is_sharded(grad)]
     square = _sum_of_squares(plain, dtype, home)
     if process_group is not None:
