@@ -20,8 +20,8 @@ from hitrate.losses.normalization import Normalization, normalize_logits
 from hitrate.losses.reduction import Batch, LossOptions
 from hitrate.losses.way import across, way_of
 from hitrate.probability import class_probabilities
-from hitrate.probability.arguments import Core, noise_named
-from hitrate.probability.dispatch import Choice
+from hitrate.probability.arguments import Core, is_moving, noise_named
+from hitrate.probability.dispatch import Choice, is_transformed
 from hitrate.probability.noises import GUMBEL
 
 
@@ -40,7 +40,7 @@ class Call(NamedTuple):
 
 def link_loss(asked: Asked, normalization: Normalization | None = None) -> Tensor:
     """A link of log p."""
-    options = asked.options
+    asked, options = _with_a_number(asked), asked.options
     normalized = normalization is not None and normalization.is_on
     as_it_lies = None if normalized else across(asked)
     if as_it_lies is not None and way_of(as_it_lies).way == "fused":
@@ -66,6 +66,16 @@ def link_loss(asked: Asked, normalization: Normalization | None = None) -> Tenso
         return few_operations.softmax_loss(batch, rows.sigma, rows.link, rows.core)
     each_class = choice.way == "each_class"
     return step_by_step(batch, rows.sigma, rows.link, rows.core, each_class=each_class)
+
+
+def _with_a_number(asked: Asked) -> Asked:
+    """A sigma that moves and can be read for nothing, on a CPU, as the number that it is now."""
+    sigma = asked.sigma
+    if type(sigma) is not Tensor or not sigma.is_cpu or not is_moving(sigma):
+        return asked
+    if torch.compiler.is_compiling() or is_transformed(sigma):
+        return asked
+    return asked._replace(sigma=float(sigma))
 
 
 def explain_loss(asked: Asked) -> Choice:
