@@ -240,13 +240,15 @@ class Schedule:
         self.total_steps = total_steps
         self._steps = 0
         self._has_warned = False
-        if not (isinstance(loss, Movable) and loss.is_restored(name)):
+        # Looked at once: the methods of a protocol take longer to find than a step to make.
+        self._movable = loss if isinstance(loss, Movable) else None
+        if self._movable is None or not self._movable.is_restored(name):
             self.goto(0)
 
     @property
     def steps_done(self) -> int:
         """How often `step` was called, in this training and in those that it goes on with."""
-        return self.loss.steps_of(self.name) if isinstance(self.loss, Movable) else self._steps
+        return self._steps if self._movable is None else self._movable.steps_of(self.name)
 
     @property
     def value(self) -> float:
@@ -277,8 +279,8 @@ class Schedule:
         value = self._value_at(step)
         loss: Any = self.loss
         self._steps = step
-        if isinstance(loss, Movable):
-            loss.move(self.name, value, step)
+        if self._movable is not None:
+            self._movable.move(self.name, value, step)
         elif isinstance(current := getattr(loss, self.name), Tensor):
             with torch.no_grad():
                 current.fill_(value)

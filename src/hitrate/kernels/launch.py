@@ -89,7 +89,7 @@ def forward(
         classes,
         (rule.link, rule.reduction, logistic),
         (sigmas, weight is not None, rule.margin is not None, numbers.moving, learned, wanted),
-        (device, *(tensor.dtype for tensor in read_only)),
+        (device, *[tensor.dtype for tensor in (read_only if numbers.moving else read_only[:4])]),
         logits.data_ptr() % 16 == 0,
     )
     programs = -(-rows // plan.together)
