@@ -19,6 +19,10 @@ SIGMA: tl.constexpr = tl.constexpr(4)
 MARGIN: tl.constexpr = tl.constexpr(5)
 PULL: tl.constexpr = tl.constexpr(6)
 FACTS: tl.constexpr = tl.constexpr(8)
+# What a gradient is multiplied by before: nothing, one number, or one per row.
+AS_IT_IS: tl.constexpr = tl.constexpr(0)
+ONE_FACTOR: tl.constexpr = tl.constexpr(1)
+PER_ROW: tl.constexpr = tl.constexpr(2)
 # Most programs; the last of them adds all up.
 PROGRAMS: tl.constexpr = tl.constexpr(512)
 
@@ -123,16 +127,40 @@ def statistics_kernel(
         tl.store(facts + MARGIN, margin * spread)
 
 
-@triton.jit(do_not_specialize_on_alignment=ANYWHERE)
-def pull_kernel(logits, gradient, facts, table, size, BLOCK: tl.constexpr):
-    """Sum of logits, from their mean, times their gradient: how the loss pulls at their spread."""
+@triton.jit(do_not_specialize=("stride_upstream",), do_not_specialize_on_alignment=ANYWHERE)
+def pull_kernel(
+    logits,
+    gradient,
+    facts,
+    table,
+    upstream,
+    work,
+    size,
+    classes,
+    stride_upstream,
+    SCALING: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Sum of logits, from their mean, times their gradient: how the loss pulls at their spread.
+
+    A gradient that was made with its value is, in place, multiplied by what comes from above first.
+    """
     mean = tl.load(facts + MEAN)
     found = tl.zeros([BLOCK], tl.float32)
     step = tl.num_programs(0).to(tl.int64) * BLOCK
+    if SCALING == ONE_FACTOR:
+        factor = tl.load(upstream).to(tl.float32) * tl.load(work)
     for start in range(tl.program_id(0).to(tl.int64) * BLOCK, size, step):
         i = start + tl.arange(0, BLOCK)
         z = tl.load(logits + i, mask=i < size, other=float("nan")).to(tl.float32)
         g = tl.load(gradient + i, mask=i < size, other=0.0).to(tl.float32)
+        if SCALING != AS_IT_IS:
+            if SCALING == PER_ROW:
+                above = upstream + (i // classes) * stride_upstream
+                factor = tl.load(above, mask=i < size, other=0.0).to(tl.float32)
+            # A row without part in the loss has no gradient, whatever comes from above.
+            g = tl.where(g == 0.0, 0.0, g * factor)
+            tl.store(gradient + i, g.to(gradient.dtype.element_ty), mask=i < size)
         # What does not count has no gradient.
         found += tl.where(is_finite(z), (z - mean) * g, 0.0)
     parts = facts + FACTS

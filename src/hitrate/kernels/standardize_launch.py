@@ -20,6 +20,8 @@ PROGRAMS, FACTS = int(standardize.PROGRAMS), int(standardize.FACTS)
 COUNT, SQUARES = int(standardize.COUNT), int(standardize.SQUARES)
 SPREAD, SIGMA = int(standardize.SPREAD), int(standardize.SIGMA)
 MARGIN, PULL = int(standardize.MARGIN), int(standardize.PULL)
+AS_IT_IS, ONE_FACTOR = int(standardize.AS_IT_IS), int(standardize.ONE_FACTOR)
+PER_ROW = int(standardize.PER_ROW)
 
 
 def statistics(
@@ -53,13 +55,33 @@ def statistics(
     return facts
 
 
-def pull(gradient: Tensor, logits: Tensor, facts: Tensor) -> None:
-    """Put among the facts how the loss pulls at the logits' spread."""
-    device, size = logits.device, logits.numel()
+def pull(
+    gradient: Tensor,
+    logits: Tensor,
+    facts: Tensor,
+    scaling: tuple[Tensor, Tensor] | None = None,
+) -> None:
+    """Put among the facts how the loss pulls at the logits' spread.
+
+    The gradient is, in place, multiplied before by the scaling: what comes from above, () or (N,),
+    and the mean's factor.
+    """
+    device, size, classes = logits.device, logits.numel(), logits.shape[1]
     stream = stream_of(device)
-    start = _pull(size % 16 == 0, size < 2**31, device, logits.dtype, logits.data_ptr() % 16)
-    programs = min(-(-size // TILE), PROGRAMS)
-    start((programs, 1), stream, (logits, gradient, facts, table_of(device, stream)), (size,))
+    upstream, work = scaling or (facts, facts)
+    kind = AS_IT_IS if scaling is None else (PER_ROW if upstream.dim() else ONE_FACTOR)
+    start = _pull(
+        kind,
+        (size % 16 == 0, size < 2**31, classes),
+        (device, logits.dtype, upstream.dtype),
+        logits.data_ptr() % 16 == 0,
+    )
+    start(
+        (min(-(-size // TILE), PROGRAMS), 1),
+        stream,
+        (logits, gradient, facts, table_of(device, stream), upstream, work),
+        (size, classes, upstream.stride(0) if kind == PER_ROW else 0),
+    )
 
 
 def correct(
@@ -97,8 +119,8 @@ def _statistics(
 
 
 @functools.lru_cache(maxsize=1024)
-def _pull(is_even: bool, is_short: bool, *types: Any) -> Start:
-    return Start(pull_kernel, (TILE,), WARPS)
+def _pull(scaling: int, counts: tuple[Any, ...], types: tuple[Any, ...], is_aligned: bool) -> Start:
+    return Start(pull_kernel, (scaling, TILE), WARPS)
 
 
 @functools.lru_cache(maxsize=1024)

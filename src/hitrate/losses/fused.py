@@ -200,10 +200,12 @@ class FusedLoss(torch.autograd.Function):
         launch = _kernels()
         if ctx.is_ready and ctx.found is not None and not torch.is_grad_enabled():
             found, ctx.found = ctx.found, None
-            gradient = launch.scaled(found.gradient, found.work, upstream, ctx.rule)
-            if ctx.standard is not None:
+            if ctx.standard is None:
+                gradient = launch.scaled(found.gradient, found.work, upstream, ctx.rule)
+            else:
                 logits, target, *_ = ctx.saved_tensors
-                standardized.pull_back(ctx.standard, gradient, logits, target)
+                gradient, scaling = found.gradient, (upstream, found.work)
+                standardized.pull_back(ctx.standard, gradient, logits, target, scaling)
             return gradient, None, None
         logits, target, weight, sigma, *_ = ctx.saved_tensors
         if sigma is None:

@@ -60,10 +60,19 @@ def in_units_of(standard: Standard, prepared: Prepared) -> Prepared:
     return prepared._replace(sigma=sigma, rule=rule)
 
 
-def pull_back(standard: Standard, gradient: Tensor, logits: Tensor, target: Tensor) -> None:
-    """Add to a gradient, in place, what flows through the statistics."""
+def pull_back(
+    standard: Standard,
+    gradient: Tensor,
+    logits: Tensor,
+    target: Tensor,
+    scaling: tuple[Tensor, Tensor] | None = None,
+) -> None:
+    """Add to a gradient, in place, what flows through the statistics.
+
+    One that was made with its value is multiplied by what comes from above and the mean's factor.
+    """
     launch, facts = _kernels(), standard.facts
-    launch.pull(gradient, logits, facts)
+    launch.pull(gradient, logits, facts, scaling)
     if standard.is_shared:
         _sum(facts[launch.PULL], standard.process_group)
         # Step by step the mean has its own sum, in which differences have no part.
