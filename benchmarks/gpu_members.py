@@ -27,35 +27,40 @@ SHAPES = [
     (256, 10, "float32"),
     (512, 100, "bfloat16"),
     (1024, 1000, "bfloat16"),
+    (4096, 100, "float32"),
     (4096, 1000, "float32"),
     (2048, 32768, "bfloat16"),
     (2048, 32768, "float32"),
     (2048, 131072, "bfloat16"),
 ]
 SMOOTHING = 0.1
+# Up to so many classes EXACT takes targets of all classes here.
+ALL_UP_TO = 1000
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
-def members(exact: bool) -> dict[str, dict[str, Loss]]:
+def members(classes: int) -> dict[str, dict[str, Loss]]:
     """By kind of target, cross entropy first."""
-    softmax: dict[str, Callable[..., Loss]] = {
+    losses: dict[str, Callable[..., Loss]] = {
         "cross entropy, torch": nn.CrossEntropyLoss,
         "cross entropy": hitrate.CrossEntropyLoss,
         "mixed": lambda **o: hitrate.MixedLoss(0.25, **o),
         "expectation": hitrate.ExpectationLoss,
         "generalized": hitrate.GeneralizedCrossEntropyLoss,
+        "exact": hitrate.ExactLoss,
+        "exact, normalised": lambda: hitrate.ExactLoss(normalize=True, margin=0.5),
     }
-    plain = {name: make() for name, make in softmax.items()}
-    if exact:
-        plain["exact"] = hitrate.ExactLoss()
-        plain["annealed"] = hitrate.recipe("annealed", total_steps=100).loss.cuda()
-    some = ("cross entropy, torch", "cross entropy", "mixed")
-    smoothed = {name: softmax[name](label_smoothing=SMOOTHING) for name in some}
-    return {"class": plain, "smoothed": smoothed, "soft": {name: plain[name] for name in some}}
+    some = ["cross entropy, torch", "cross entropy", "mixed"]
+    some += ["exact"] if classes <= ALL_UP_TO else []
+    return {
+        "class": {name: make() for name, make in losses.items()},
+        "smoothed": {name: losses[name](label_smoothing=SMOOTHING) for name in some},
+        "soft": {name: losses[name]() for name in some},
+    }
 
 
-def measure(rows: int, classes: int, dtype: str, rounds: int, *, exact: bool) -> dict[str, Any]:
+def measure(rows: int, classes: int, dtype: str, rounds: int) -> dict[str, Any]:
     """Medians of microseconds, eager and on the GPU alone, and memory, with the ratios."""
     generator = torch.Generator("cuda").manual_seed(0)
     logits = torch.randn(rows, classes, device="cuda", generator=generator)
@@ -63,7 +68,7 @@ def measure(rows: int, classes: int, dtype: str, rounds: int, *, exact: bool) ->
     logits = logits.to(getattr(torch, dtype)).requires_grad_()
     target = torch.randint(classes, (rows,), device="cuda", generator=generator)
     case: dict[str, Any] = {"rows": rows, "classes": classes, "dtype": dtype}
-    for kind, losses in members(exact).items():
+    for kind, losses in members(classes).items():
         y = soft if kind == "soft" else target
         first = {}
         for name, loss in losses.items():
@@ -109,7 +114,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--shapes", type=int, default=len(SHAPES), help="only the first so many")
-    parser.add_argument("--softmax-only", action="store_true")
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     result: dict[str, Any] = {
@@ -119,7 +123,7 @@ def main() -> None:
         "cases": [],
     }
     for shape in SHAPES[: options.shapes]:
-        case = measure(*shape, options.rounds, exact=not options.softmax_only)
+        case = measure(*shape, options.rounds)
         result["cases"].append(case)
         print(line(case), flush=True)
         options.out.write_text(json.dumps(result, indent=2) + "\n")

@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PICTURE = ROOT / "docs" / "images" / "gpu_roofline.png"
+IMAGES = ROOT / "docs" / "images"
 PLACES = {
     "README.md": ["short"],
     "docs/gpu.md": ["members", "time", "references", "training"],
@@ -249,11 +249,40 @@ def draw(gpu: dict[str, Any]) -> None:
     axes.set_ylabel("TB/s: logits read once, gradients written once")
     axes.legend(frameon=False, fontsize=8)
     axes.grid(alpha=0.2)
-    figure.savefig(PICTURE, dpi=130)
+    figure.savefig(IMAGES / "gpu_roofline.png", dpi=130)
+
+
+def draw_ratios(gpu: dict[str, Any]) -> None:
+    """Every member's time on the GPU alone next to torch's cross entropy, over the size."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    kinds = {"class": "class targets", "smoothed": "smoothed targets", "soft": "probabilities"}
+    cases = sorted(gpu["cases"], key=lambda c: c["rows"] * c["classes"])
+    figure, panels = plt.subplots(1, 3, figsize=(11, 4), sharey=True, layout="constrained")
+    names = [name for name in cases[0]["class"] if name != "cross entropy, torch"]
+    for axes, (kind, title) in zip(panels, kinds.items(), strict=True):
+        for colour, name in enumerate(names):
+            there = [c for c in cases if name in c[kind]]
+            size = [c["rows"] * c["classes"] for c in there]
+            ratio = [c[kind][name]["gpu_ratio"] for c in there]
+            axes.loglog(size, ratio, "o-", color=f"C{colour}", label=name, markersize=4)
+        axes.axhline(1.0, color="0.4", linewidth=1)
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("logits in the batch, N x C")
+        axes.grid(alpha=0.2)
+    ticks = [0.2, 0.5, 1, 2, 5, 10]
+    panels[0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    panels[0].minorticks_off()
+    panels[0].set_ylabel("time / torch's cross entropy, GPU alone")
+    panels[0].legend(frameon=False, fontsize=8)
+    figure.savefig(IMAGES / "gpu_ratios.png", dpi=130)
 
 
 def main() -> None:
-    """Rewrite pages and picture."""
+    """Rewrite pages and pictures."""
     found = tables()
     for page, names in PLACES.items():
         path = ROOT / page
@@ -262,6 +291,7 @@ def main() -> None:
             text = between(text, name, found[name])
         path.write_text(text)
     draw(results("gpu"))
+    draw_ratios(results("gpu_members"))
 
 
 if __name__ == "__main__":
