@@ -14,7 +14,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from hitrate import links
-from hitrate.kernels import launch, standardize_launch
+from hitrate.kernels import all_classes_launch, launch, standardize_launch
 from hitrate.kernels.fast_launch import Start
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -63,6 +63,10 @@ def main():
     compile_loss("gumbel", 20, formulas[1], inner=(64,), everything=True)
     for classes in (10, 5000):
         compile_standardization(classes)
+    for noise in all_classes_launch.NOISES:
+        for classes in (10, 1000):
+            compile_loss(noise, classes, formulas[0], smoothing=0.1, everything=classes > 10)
+            all_classes_launch.log_probabilities(torch.zeros(2, classes), 1.0, noise)
 
 
 def compile_loss(noise, classes, formula, *, inner=(), smoothing=0.0, everything=False):
@@ -72,10 +76,11 @@ def compile_loss(noise, classes, formula, *, inner=(), smoothing=0.0, everything
     target = torch.zeros(2, *inner, dtype=torch.long)
     sigma = torch.ones(target.numel()) if everything else 1.0
     weight = torch.ones(classes) if everything else None
-    margin = 1.0 if everything else None
+    of_all = noise in all_classes_launch.NOISES
+    margin = 1.0 if everything and not of_all else None
     link = launch.compiled(formula)
     rule = launch.Rule(noise, link, 0.3, -math.inf, "mean", -100, margin, smoothing)
-    learned = everything and noise != "gumbel"
+    learned = everything and noise != "gumbel" and not of_all
     found = launch.forward(logits, target, sigma, weight, rule, wanted=True, learned=learned)
     launch.backward(logits, target, sigma, weight, found, rule, torch.ones(()))
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hitrate.kernels import chebyshev, softmax_launch
+from hitrate.kernels import all_classes_launch, chebyshev, softmax_launch
 from hitrate.kernels.chebyshev_table import table_of
 from hitrate.kernels.epilogue import scale_kernel
 from hitrate.kernels.fast_launch import Start
@@ -76,6 +76,8 @@ def forward(
             return forward(logits, target, sigma, weight, rule, wanted=wanted, learned=learned)
     if rule.noise == "gumbel":
         return softmax_launch.forward(logits, target, sigma, weight, rule)
+    if rule.noise in all_classes_launch.NOISES:
+        return all_classes_launch.forward(logits, target, sigma, weight, rule, wanted=wanted)
     rows, classes = logits.shape
     logistic = rule.noise == "logistic"
     sigma_at, noise, sigmas = sigma_from(sigma, logits)
@@ -116,7 +118,9 @@ def forward(
 
 def is_at_once(rule: Rule, classes: int) -> bool:
     """Whether the gradient is made with the value."""
-    return rule.noise == "logistic" or (rule.noise == "normal" and classes <= AT_ONCE_UP_TO)
+    if rule.noise == "normal":
+        return classes <= AT_ONCE_UP_TO
+    return rule.noise != "gumbel"
 
 
 def _together(classes: int, logistic: bool) -> int:

@@ -2,7 +2,7 @@
 
 A loss of differences of logits, divided by sigma, is the same for standardised logits as for these
 with sigma, and a margin, times their spread. So nothing is standardised: the statistics are one
-pass over the logits, and their part of the gradient is a sum and a correction, docs/math.md (33).
+pass over the logits, and their part of the gradient is a sum and a correction, docs/math.md (38).
 """
 
 import triton

@@ -35,15 +35,18 @@ def why_not(asked: Asked) -> str:
         return "logits of this type are not memory that a kernel can read"
     classes = logits.shape[1]
     rows = logits.numel() // max(classes, 1)
-    of_all = arguments.noise_named(core.noise, "").loss_kernel is not None
+    noise = arguments.noise_named(core.noise, "")
+    any_layout = noise.loss_kernel is not None
+    may_be_of_all = any_layout or noise.classes_kernel is not None
+    is_of_all = _is_of_all(target, options)
     if classes < 2:
         return "there are not two classes"
-    if not of_all and logits.dim() > 2:
+    if not any_layout and logits.dim() > 2:
         return "the rows lie next to each other"
     if not rows or not isinstance(target, Tensor) or target.device != logits.device:
         return "there is not one target per row"
     if target.is_floating_point():
-        if not of_all:
+        if not may_be_of_all:
             return "targets are no class indices"
         if target.shape != logits.shape or target.requires_grad or options.ignore_index >= 0:
             return "probabilities are not those of a row each"
@@ -51,7 +54,7 @@ def why_not(asked: Asked) -> str:
         return "targets are no class indices"
     elif target.shape != logits.shape[:1] + logits.shape[2:]:
         return "there is not one class per row"
-    if options.is_smoothed and not of_all:
+    if options.is_smoothed and not may_be_of_all:
         return "smoothed targets are of all classes"
     smoothing = options.label_smoothing
     if not (arguments.is_moving(smoothing) or (is_number(smoothing) and 0 <= smoothing <= 1)):
@@ -74,7 +77,7 @@ def why_not(asked: Asked) -> str:
     elif core.margin is not None and not (arguments.is_number(core.margin) and core.margin >= 0):
         return "the margin is no number"
     if isinstance(sigma, Tensor):
-        if of_all and sigma.requires_grad:
+        if (any_layout or is_of_all) and sigma.requires_grad:
             return "sigma wants a gradient"
         if sigma.numel() != 1 and (sigma.shape != (rows,) or sigma.device != logits.device):
             return "sigma is neither one nor one per row"
@@ -86,6 +89,12 @@ def why_not(asked: Asked) -> str:
     if is_transformed(logits) or (isinstance(sigma, Tensor) and is_transformed(sigma)):
         return "inside a transform of torch.func a loss goes step by step"
     return ""
+
+
+def _is_of_all(target: object, options: Options) -> bool:
+    """Whether every class of a row is a target, more or less."""
+    is_soft = isinstance(target, Tensor) and target.is_floating_point()
+    return is_soft or options.is_smoothed
 
 
 def may_standardize(asked: Asked) -> bool:
@@ -141,7 +150,8 @@ def _prepared(asked: Asked) -> Prepared:
         arguments.check_range(target.masked_fill(aside, 0), logits.shape[1], call)
     launch = _kernels()
     noise = arguments.noise_named(core.noise, call)
-    kernel = noise.loss_kernel or noise.kernel
+    of_rows = noise.classes_kernel if _is_of_all(target, options) else noise.kernel
+    kernel = noise.loss_kernel or of_rows
     assert kernel is not None and link.formula is not None
     formula = launch.compiled(link.formula)
     ending = (options.reduction, options.ignore_index, core.margin, options.label_smoothing)

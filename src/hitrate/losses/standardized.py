@@ -1,4 +1,4 @@
-"""Standardised logits in the kernels' losses: their spread goes into sigma, docs/math.md (33)."""
+"""Standardised logits in the kernels' losses: their spread goes into sigma, docs/math.md (38)."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from hitrate.probability import arguments
+from hitrate.probability.dispatch import HAS_TRITON, KERNEL_DTYPES, is_transformed
 from hitrate.probability.execution import full_precision, parts
 from hitrate.probability.margins import FARTHEST, FARTHEST_ANYWHERE
 from hitrate.probability.methods import class_nodes
@@ -114,6 +115,14 @@ def _log_probabilities(
     kind = arguments.noise_named(noise, call)
     if scale.shape[1] > 1:
         raise ValueError(f"{call}: takes one sigma per row, got {tuple(scale.shape)}")
+    if kind.classes_kernel is not None and _may_run_kernel(logits, sigma):
+        each = scale[:, 0].contiguous() if isinstance(sigma, Tensor) else float(sigma)
+        return kernel_log_probabilities(logits, each, kind)
+    return _by_torch(scores, scale, kind)
+
+
+def _by_torch(scores: Tensor, scale: Tensor, kind: Noise) -> Tensor:
+    """The same of float32 or float64 with sigma (N, 1), by functions that torch differentiates."""
     with full_precision(scores):
         # Only differences count, so the highest may be 0. A class at -inf is out whatever sigma
         # is, and must not give it a NaN gradient; a row with nothing else is undefined.
@@ -132,6 +141,54 @@ def _log_probabilities(
         function = LogClassProbabilities if compiling else ForwardModeLogClassProbabilities
         log_p: Tensor = function.apply(scaled, kind)[0]  # type: ignore[no-untyped-call]
     return log_p.to(scores.dtype)
+
+
+def _may_run_kernel(logits: Tensor, sigma: float | Tensor) -> bool:
+    """Whether kernels compute what is asked for, rows are there, and torch does not look inside."""
+    if type(logits) not in (Tensor, torch.nn.Parameter) or not (logits.is_cuda and len(logits)):
+        return False
+    if not HAS_TRITON or torch.compiler.is_compiling() or is_transformed(logits):
+        return False
+    if isinstance(sigma, Tensor) and (sigma.requires_grad or is_transformed(sigma)):
+        return False
+    return logits.dtype in KERNEL_DTYPES
+
+
+def kernel_log_probabilities(logits: Tensor, sigma: float | Tensor, noise: Noise) -> Tensor:
+    """All log p_c in float32 by kernels, sigma a number or (N,)."""
+    found: Tensor = KernelLogProbabilities.apply(  # type: ignore[no-untyped-call]
+        logits.contiguous(), sigma, noise
+    )
+    return found
+
+
+class KernelLogProbabilities(torch.autograd.Function):
+    """See `kernel_log_probabilities`; derivatives of the gradient go the torch way."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, sigma: float | Tensor, noise: Noise) -> Tensor:
+        from hitrate.kernels import all_classes_launch
+
+        assert noise.classes_kernel is not None
+        is_tensor = isinstance(sigma, Tensor)
+        ctx.save_for_backward(logits, sigma if is_tensor else None)
+        ctx.number, ctx.noise = None if is_tensor else sigma, noise
+        return all_classes_launch.log_probabilities(logits, sigma, noise.classes_kernel)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
+        from hitrate.kernels import all_classes_launch
+
+        logits, sigma = ctx.saved_tensors
+        sigma = ctx.number if sigma is None else sigma
+        if torch.is_grad_enabled():
+            scores = arguments.scores_of(logits, "log_class_probabilities")
+            scale = arguments.sigma_of(sigma, scores, "log_class_probabilities")
+            log_p = _by_torch(scores, scale, ctx.noise)
+            (gradient,) = torch.autograd.grad(log_p, logits, upstream, create_graph=True)
+            return gradient, None, None
+        kernel = ctx.noise.classes_kernel
+        return all_classes_launch.product(logits, sigma, upstream, kernel), None, None
 
 
 class LogClassProbabilities(torch.autograd.Function):

@@ -182,7 +182,8 @@ def _why_not_fused(request: Request) -> str | None:
         return ""
     if request.compiling:
         return "a compiler fuses the loss itself"
-    if request.noise.loss_kernel is None:
+    of_all = request.noise.loss_kernel or (request.all_classes and request.noise.classes_kernel)
+    if not of_all:
         return _why_no_kernel(request) or request.not_fused or None
     if request.all_classes and request.has_margin:
         return "with a margin each class has its own"

@@ -52,6 +52,8 @@ class Noise:
         Nodes that serve all classes at once, see `hitrate.probability.methods.class_nodes`.
     kernel : str, optional
         The noise's name in `hitrate.kernels`, for log p and for losses of one class per row.
+    classes_kernel : str, optional
+        The same for all classes of a row at once, and losses of them.
     loss_kernel : str, optional
         The same for losses alone, whatever their targets are.
 
@@ -88,6 +90,7 @@ class Noise:
     genz: ClassVar[Any] = None
     class_nodes: ClassVar[Any] = None
     kernel: ClassVar[str | None] = None
+    classes_kernel: ClassVar[str | None] = None
     loss_kernel: ClassVar[str | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -185,6 +188,7 @@ ABILITIES = (
     "genz",
     "class_nodes",
     "kernel",
+    "classes_kernel",
     "loss_kernel",
 )
 
@@ -194,6 +198,7 @@ class Normal(Noise):
 
     name = "normal"
     kernel = "normal"
+    classes_kernel = "all_normal"
     two_classes = staticmethod(closed_forms.two_classes)
     quadrature = staticmethod(quadrature)
     gridded = staticmethod(gridded)
@@ -238,6 +243,7 @@ class Logistic(Noise):
 
     name = "logistic"
     kernel = "logistic"
+    classes_kernel = "all_logistic"
     class_nodes = staticmethod(class_nodes.logistic)
     shape = Shape(0.0, 1.0)
 

@@ -1,0 +1,705 @@
+"""All classes of a row as targets, by nodes that serve them all: docs/math.md (24) to (28), (37).
+
+The rivals enter through sums over classes of functions of u, the winning score, and what a class
+needs is one smooth function of its logit. So the work at the nodes is done for few *places*: the
+classes themselves where they are few, and else Chebyshev points on segments of the logits, whose
+weights keep sums over classes (29), and through which class by class is read off again (30).
+
+Distances `below` are measured from the row's highest class, in sigmas. That class is no place: its
+p is what the others leave (27).
+"""
+
+import triton
+import triton.language as tl
+
+from hitrate.kernels.epilogue import (
+    ANY_NUMBER,
+    ANYWHERE,
+    NONE,
+    classify,
+    finish,
+    number_of,
+    sigma_of,
+)
+from hitrate.kernels.integral import LOG_SQRT_2PI, log1m, log_cdf_and_hazard
+from hitrate.kernels.logistic import log_sigmoid, sigmoid
+from hitrate.kernels.row_io import FARTHEST, read
+from hitrate.kernels.softmax import SMOOTHED, SOFT
+
+# What is written: the loss, the loss with its gradient, or log p of every class.
+VALUE: tl.constexpr = tl.constexpr(0)
+GRADIENT: tl.constexpr = tl.constexpr(1)
+LOG_P: tl.constexpr = tl.constexpr(2)
+# Places that are worked on at once; the points of a segment.
+POINTS: tl.constexpr = tl.constexpr(16)
+# Segments at most this wide, down to where they end; two wide ones serve classes below that.
+WIDTH: tl.constexpr = tl.constexpr(6.0)
+EDGE: tl.constexpr = tl.constexpr(42.0)
+SEGMENTS: tl.constexpr = tl.constexpr(9)
+# Numbers of a place: where it is, its weight and two polynomials' coefficients (or a class's own
+# part of its gradient).
+PITCH: tl.constexpr = tl.constexpr(144)
+KEPT: tl.constexpr = tl.constexpr(4 * 144)
+# Log of what may be left outside the nodes.
+DROP: tl.constexpr = tl.constexpr(16.0)
+# Down to classes this far below the highest the nodes are evenly spaced; at least so many are for
+# those below.
+NEAR: tl.constexpr = tl.constexpr(40.0)
+FAR: tl.constexpr = tl.constexpr(32)
+# Evaluations in the search for the lowest peak.
+LOOKS: tl.constexpr = tl.constexpr(6)
+
+
+@triton.jit
+def log_cdf_of(x, LOGISTIC: tl.constexpr):
+    """log F."""
+    if LOGISTIC:
+        found = log_sigmoid(x)
+    else:
+        found, _, _ = log_cdf_and_hazard(x)
+    return found
+
+
+@triton.jit
+def log_hazard_of(x, LOGISTIC: tl.constexpr):
+    """log h, h = f / F."""
+    if LOGISTIC:
+        found = log_sigmoid(-x)
+    else:
+        log_cdf, _, flat = log_cdf_and_hazard(x)
+        found = -LOG_SQRT_2PI - tl.where(x < 0, flat, 0.5 * x * x + log_cdf)
+    return found
+
+
+@triton.jit
+def hazard_of(x, LOGISTIC: tl.constexpr):
+    """The hazard h itself."""
+    if LOGISTIC:
+        found = sigmoid(-x)
+    else:
+        _, found, _ = log_cdf_and_hazard(x)
+    return found
+
+
+@triton.jit
+def survey(here, scale, classes, BLOCK: tl.constexpr):
+    """The highest class and its logit; distances of the next and of the lowest; what is undefined.
+
+    A class at -inf is out of the game, and has no distance.
+    """
+    column = tl.arange(0, BLOCK)
+    best = tl.full([BLOCK], float("-inf"), tl.float32)
+    at = tl.zeros([BLOCK], tl.int32)
+    wrong = tl.zeros([BLOCK], tl.int32)
+    for start in range(0, classes, BLOCK):
+        z = read(here, start + column, classes, False)
+        wrong = tl.where(z == z, wrong, 1)
+        at = tl.where(z > best, start + column, at)
+        best = tl.where(z > best, z, best)
+    top = tl.max(best, 0)
+    highest = tl.min(tl.where(best == top, at, classes), 0)
+    undefined = (tl.max(wrong, 0) > 0) | (top == float("inf")) | (top == float("-inf"))
+    nearest = tl.full([BLOCK], FARTHEST, tl.float32)
+    lowest = tl.zeros([BLOCK], tl.float32)
+    for start in range(0, classes, BLOCK):
+        i = start + column
+        z = read(here, i, classes, False)
+        below = tl.minimum((top - z) * scale, FARTHEST)
+        plays = (z != float("-inf")) & (i != highest)
+        nearest = tl.minimum(nearest, tl.where(plays, below, FARTHEST))
+        lowest = tl.maximum(lowest, tl.where(plays, below, 0.0))
+    lowest = tl.where(undefined, 0.0, tl.max(lowest, 0))
+    return top, highest, tl.minimum(tl.min(nearest, 0), lowest), lowest, undefined
+
+
+@triton.jit
+def segments_of(nearest, lowest):
+    """How many segments a row has: even ones, and all."""
+    even = tl.ceil((tl.minimum(lowest, EDGE) - tl.minimum(nearest, EDGE)) / WIDTH)
+    even = tl.minimum(tl.maximum(even, 1.0), SEGMENTS - 2)
+    return even, even.to(tl.int32) + tl.where(lowest > EDGE, 2, 0)
+
+
+@triton.jit
+def segment_edge(s, even, nearest, lowest):
+    """Where segment s begins."""
+    first = tl.minimum(nearest, EDGE)
+    width = tl.maximum((tl.minimum(lowest, EDGE) - first) / even, 1e-3)
+    s = s + 0.0
+    deep = tl.where(s > even + 1.0, lowest, tl.sqrt(lowest * EDGE))
+    return tl.where(s > even, deep, first + width * s)
+
+
+@triton.jit
+def segment_of(s, even, segments, nearest, lowest):
+    """A segment's middle and half its width, and the distances of the classes that it takes."""
+    left = segment_edge(s, even, nearest, lowest)
+    right = segment_edge(s + 1, even, nearest, lowest)
+    takes_from = tl.where(s == 0, -1.0, left)
+    takes_to = tl.where(s == segments - 1, 2.0 * FARTHEST, right)
+    return 0.5 * (left + right), 0.5 * (right - left), takes_from, takes_to
+
+
+@triton.jit
+def waves_of(waves):
+    """What makes coefficients of values and weights of sums, (29) and (30): (points, j)."""
+    at = tl.arange(0, POINTS)[:, None] * POINTS + tl.arange(0, POINTS)[None, :]
+    return tl.load(waves + at)
+
+
+@triton.jit
+def moments(x, f):
+    """Sums over classes of f T_j(x), for all j."""
+    lane = tl.arange(0, POINTS)
+    before, now = f, x * f
+    found = tl.where(lane == 0, tl.sum(before, 0), tl.where(lane == 1, tl.sum(now, 0), 0.0))
+    for j in range(2, POINTS):
+        before, now = now, 2.0 * x * now - before
+        found = tl.where(lane == j, tl.sum(now, 0), found)
+    return found
+
+
+@triton.jit
+def coefficients_of(values, waves):
+    """Chebyshev coefficients of a function from its values at the points (30)."""
+    return tl.sum(waves_of(waves) * values[:, None], 0)
+
+
+@triton.jit
+def weights_of(sums, waves):
+    """Weights of the points from sums of Chebyshev polynomials (29)."""
+    return tl.sum(waves_of(waves) * sums[None, :], 1)
+
+
+@triton.jit
+def polynomial(coefficients, x):
+    """A sum of Chebyshev polynomials, by Clenshaw's recurrence."""
+    now = tl.zeros_like(x) + tl.load(coefficients + POINTS - 1)
+    before = tl.zeros_like(x)
+    for k in range(2, POINTS):
+        now, before = tl.load(coefficients + POINTS - k) + 2.0 * x * now - before, now
+    return tl.load(coefficients) + x * now - before
+
+
+@triton.jit
+def in_segment(here, i, top, scale, classes, middle, half, begin, end):
+    """Logits of classes i, where they are on a segment from -1 to 1, and which are on it.
+
+    Classes at -inf count as the lowest.
+    """
+    z = read(here, i, classes, False)
+    below = tl.minimum((top - z) * scale, FARTHEST)
+    inside = (below >= begin) & (below < end)
+    x = tl.where(inside & (z != float("-inf")), (below - middle) / half, 0.0)
+    return z, x, inside & (i < classes)
+
+
+@triton.jit
+def weigh_segments(
+    here,
+    kept,
+    waves,
+    top,
+    highest,
+    scale,
+    classes,
+    even,
+    segments,
+    nearest,
+    lowest,
+    BLOCK: tl.constexpr,
+):
+    """Keep where the points of all segments are, and their weights (29)."""
+    lane = tl.arange(0, POINTS)
+    point = tl.load(waves + POINTS * POINTS + lane)
+    column = tl.arange(0, BLOCK)
+    for s in range(segments):
+        middle, half, begin, end = segment_of(s, even, segments, nearest, lowest)
+        sums = tl.zeros([POINTS], tl.float32)
+        for start in range(0, classes, BLOCK):
+            i = start + column
+            z, x, inside = in_segment(here, i, top, scale, classes, middle, half, begin, end)
+            plays = inside & (z != float("-inf")) & (i != highest)
+            sums += moments(x, tl.where(plays, 1.0, 0.0))
+        at = kept + s * POINTS + lane
+        tl.store(at, middle + half * point)
+        tl.store(at + PITCH, weights_of(sums, waves))
+
+
+@triton.jit
+def places_at(here, kept, i, count, top, highest, scale, classes, FEW: tl.constexpr):
+    """Distances of places i, and their weights; 0 beyond the last."""
+    if FEW:
+        z = read(here, i, classes, False)
+        below = tl.minimum((top - z) * scale, FARTHEST)
+        plays = (z != float("-inf")) & (i != highest)
+        below, weight = tl.where(plays, below, 0.0), tl.where(plays, 1.0, 0.0)
+    else:
+        below = tl.load(kept + i, mask=i < count, other=0.0)
+        weight = tl.load(kept + PITCH + i, mask=i < count, other=0.0)
+    return below, weight
+
+
+@triton.jit
+def nodes_of(
+    here,
+    kept,
+    count,
+    top,
+    highest,
+    scale,
+    classes,
+    lowest,
+    LOGISTIC: tl.constexpr,
+    FEW: tl.constexpr,
+    PLACES: tl.constexpr,
+    NODES: tl.constexpr,
+):
+    """Nodes of u, and the logs of their distances (28)."""
+    log_classes = tl.log(classes + 0.0)
+    near = tl.minimum(lowest, NEAR)
+    if LOGISTIC:
+        high = log_classes + (DROP + 2.0)
+        low = -near - ((classes + 1.0) * 0.6931471805599453 + DROP) / classes
+        wanted = 0.6
+        pace = 1.0
+    else:
+        high = tl.sqrt(2.0 * (log_classes + DROP))
+        i = tl.arange(0, PLACES)
+        below, weight = places_at(here, kept, i, count, top, highest, scale, classes, FEW)
+        # The highest is a rival too. The class itself is not: what it adds is taken off again.
+        below = tl.where(i == PLACES - 1, near, below)
+        weight = tl.where(i == PLACES - 1, -1.0, tl.where(i == PLACES - 2, 1.0, weight))
+        # The peak lies above the middle between the class and the highest, since h(x) > -x.
+        least = 0.01 - 0.5 * near
+        u = least + 0.5
+        first = tl.zeros_like(u)
+        second = tl.zeros_like(u)
+        for look in range(LOOKS):
+            x = below + u
+            _, hazard, _ = log_cdf_and_hazard(x)
+            # h (x + h) tends to 1, and x + h to 0 by cancellation, far behind.
+            inverse = 1.0 / tl.maximum(x * x, 1.0)
+            bend = tl.where(
+                x < -8.0, 1.0 - inverse + 6.0 * inverse * inverse, hazard * (x + hazard)
+            )
+            first = tl.maximum(tl.sum(weight * hazard, 0), 1e-30)
+            second = tl.maximum(tl.sum(weight * bend, 0), 0.0)
+            # Newton's step for log A = log own. As log A is concave, it comes back from above.
+            own = u + near
+            step = tl.log(first / own) / (second / first + 1.0 / own)
+            step = tl.where(look < LOOKS - 1, step, 0.0)
+            u = tl.maximum(tl.minimum(u + step, high), least)
+        tilt = first - (u + near)
+        curvature = 1.0 + second
+        # The bound to the left of (9); the derivatives have one more factor h, hence the 2.
+        root = tl.sqrt(tilt * tilt + 2.0 * curvature * (DROP + 2.0))
+        low = u - (root - tilt) / curvature
+        wanted = 0.8 / tl.sqrt(curvature)
+        pace = curvature
+    # Classes further down share nodes: a cubic leaves the even spacing smoothly.
+    rest = (lowest - near) / pace
+    even = tl.minimum(tl.maximum(tl.ceil((high - low) / wanted), 16.0), NODES - 1.0 - FAR)
+    even = tl.where(rest > 0.0, even, NODES - 1.0)
+    step = (high - low) / even
+    others = tl.maximum(NODES - 1.0 - even, 1.0)
+    growth = tl.maximum(rest / step - others, 0.0) / (others * others * others)
+    j = tl.arange(0, NODES).to(tl.float32)
+    after = tl.maximum(j - even, 0.0)
+    u = high - step * (j + growth * after * after * after)
+    return u, tl.log(step * (1.0 + 3.0 * growth * after * after))
+
+
+@triton.jit
+def target_at(
+    target, weight, row, i, y, classes, smoothing, TARGETS: tl.constexpr, WEIGHTS: tl.constexpr
+):
+    """Target probabilities of classes i, smoothed, times the weights of classes."""
+    inside = i < classes
+    if TARGETS == SOFT:
+        q = tl.load(target + row * classes + i, mask=inside, other=0.0).to(tl.float32)
+    else:
+        q = tl.where(i == y, 1.0, 0.0)
+    q = tl.where(inside, q * (1.0 - smoothing) + smoothing / classes, 0.0)
+    if WEIGHTS:
+        q *= tl.load(weight + i, mask=inside, other=0.0).to(tl.float32)
+    return q
+
+
+@triton.jit
+def linked(log_p, q, link_a, link_b, LINK: tl.constexpr):
+    """What classes add to the loss, and its slopes in their log p."""
+    value, steep = LINK(log_p, link_a, link_b)
+    value = tl.where(q == 0.0, 0.0, q * value)
+    # What cannot win has no slope, and what has no part adds nothing, be it infinite.
+    return value, tl.where((q == 0.0) | (log_p == float("-inf")), 0.0, q * steep)
+
+
+@triton.jit
+def classes_below(
+    log_p,
+    z,
+    i,
+    highest,
+    log_p_top,
+    slope_top,
+    target,
+    weight,
+    place,
+    y,
+    classes,
+    link_a,
+    link_b,
+    smoothing,
+    TARGETS: tl.constexpr,
+    WEIGHTS: tl.constexpr,
+    LINK: tl.constexpr,
+):
+    """What classes add to the loss, and v of (27); nothing for the highest."""
+    log_p = tl.where(z == float("-inf"), float("-inf"), log_p)
+    q = target_at(target, weight, place, i, y, classes, smoothing, TARGETS, WEIGHTS)
+    q = tl.where(i == highest, 0.0, q)
+    value, slope = linked(log_p, q, link_a, link_b, LINK)
+    slope -= slope_top * tl.exp(log_p - log_p_top)
+    return value, tl.where((z == float("-inf")) | (i == highest), 0.0, slope)
+
+
+@triton.jit
+def sums_at_nodes(
+    here,
+    kept,
+    u,
+    log_step,
+    count,
+    top,
+    highest,
+    scale,
+    classes,
+    LOGISTIC: tl.constexpr,
+    FEW: tl.constexpr,
+):
+    """L of (24) with the logs of the nodes' distances; and H of (26), less the highest class."""
+    lane = tl.arange(0, POINTS)
+    level = log_cdf_of(u, LOGISTIC) + log_step
+    others = tl.zeros_like(u)
+    for s in range(0, tl.cdiv(count, POINTS)):
+        i = lane + s * POINTS
+        below, share = places_at(here, kept, i, count, top, highest, scale, classes, FEW)
+        x = below[:, None] + u[None, :]
+        level += tl.sum(share[:, None] * log_cdf_of(x, LOGISTIC), 0)
+        others += tl.sum(share[:, None] * hazard_of(x, LOGISTIC), 0)
+    return level, others
+
+
+@triton.jit
+def log_p_of_highest(u, level, others, LOGISTIC: tl.constexpr):
+    """Its log p: what the others leave where that keeps more digits (27)."""
+    log_terms = log_hazard_of(u, LOGISTIC) + level
+    most = tl.max(log_terms, 0)
+    log_p = tl.log(tl.sum(tl.exp(log_terms - most), 0)) + most
+    missed = tl.maximum(tl.sum(tl.exp(level) * others, 0), 0.0)
+    return tl.minimum(tl.where(missed < 0.5, log1m(tl.minimum(missed, 0.5)), log_p), 0.0)
+
+
+@triton.jit
+def chances_of(below, u, level, LOGISTIC: tl.constexpr):
+    """log p of places (24), and at which nodes they win (25)."""
+    log_terms = log_hazard_of(below[:, None] + u[None, :], LOGISTIC) + level[None, :]
+    most = tl.max(log_terms, 1)
+    chances = tl.exp(log_terms - most[:, None])
+    total = tl.sum(chances, 1)
+    return tl.log(total) + most, chances / total[:, None]
+
+
+@triton.jit
+def one_row(
+    logits,
+    target,
+    sigma,
+    weight,
+    found,
+    kept,
+    waves,
+    row,
+    classes,
+    noise,
+    ignore_index,
+    link_a,
+    link_b,
+    smoothing,
+    SIGMAS: tl.constexpr,
+    WEIGHTS: tl.constexpr,
+    TARGETS: tl.constexpr,
+    OUTPUT: tl.constexpr,
+    LINK: tl.constexpr,
+    LOGISTIC: tl.constexpr,
+    FEW: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PLACES: tl.constexpr,
+    NODES: tl.constexpr,
+):
+    """A row's loss and its part in the mean, both (1,); the rest is written."""
+    place = tl.max(row, 0)
+    here = logits + place * classes
+    out = found + place * classes
+    scale = tl.max(1.0 / sigma_of(sigma, row, row >= 0, noise, SIGMAS), 0)
+    y = tl.full((), -1, tl.int32)
+    part = tl.zeros([1], tl.float32) + 1.0
+    is_there = row >= 0
+    astray = row < 0
+    if TARGETS == SMOOTHED:
+        label = tl.load(target + row)
+        known, part, astray = classify(label, is_there, weight, classes, ignore_index, WEIGHTS)
+        y = tl.max(known, 0).to(tl.int32)
+        is_there = label != ignore_index
+    counts = tl.max(is_there.to(tl.int32), 0) > 0
+    top, highest, nearest, lowest, undefined = survey(here, scale, classes, BLOCK)
+    undefined = undefined | (tl.max(astray.to(tl.int32), 0) > 0)
+    even, segments = segments_of(nearest, lowest)
+    if FEW:
+        count = classes
+    else:
+        count = segments * POINTS
+        weigh_segments(
+            here, kept, waves, top, highest, scale, classes, even, segments, nearest, lowest, BLOCK
+        )
+        tl.debug_barrier()
+    u, log_step = nodes_of(
+        here, kept, count, top, highest, scale, classes, lowest, LOGISTIC, FEW, PLACES, NODES
+    )
+    level, others = sums_at_nodes(
+        here, kept, u, log_step, count, top, highest, scale, classes, LOGISTIC, FEW
+    )
+    hazard_top = hazard_of(u, LOGISTIC)
+    log_p_top = log_p_of_highest(u, level, others, LOGISTIC)
+    first = tl.zeros([1], tl.int32) + highest
+    value = tl.zeros([1], tl.float32)
+    slope_top = 0.0
+    if OUTPUT == LOG_P:
+        write_log_p(out, first, value + log_p_top, value, undefined, first < classes)
+    else:
+        q = target_at(target, weight, place, first, y, classes, smoothing, TARGETS, WEIGHTS)
+        value, steep = linked(value + log_p_top, q, link_a, link_b, LINK)
+        slope_top = tl.max(steep, 0)
+
+    # log p of the others, and what their slopes add up to at the nodes.
+    lane = tl.arange(0, POINTS)
+    column = tl.arange(0, BLOCK)
+    pulls = tl.zeros_like(u)
+    for s in range(0, tl.cdiv(count, POINTS)):
+        i = lane + s * POINTS
+        below, _share = places_at(here, kept, i, count, top, highest, scale, classes, FEW)
+        log_p, chances = chances_of(below, u, level, LOGISTIC)
+        # What a class's own logit does to it (26).
+        own = tl.sum(chances * (others + hazard_top)[None, :], 1)
+        if FEW:
+            z = read(here, i, classes, False)
+            if OUTPUT == LOG_P:
+                write_log_p(out, i, log_p, z, undefined, (i < classes) & (i != highest))
+            else:
+                terms, slope = classes_below(
+                    log_p,
+                    z,
+                    i,
+                    highest,
+                    log_p_top,
+                    slope_top,
+                    target,
+                    weight,
+                    place,
+                    y,
+                    classes,
+                    link_a,
+                    link_b,
+                    smoothing,
+                    TARGETS,
+                    WEIGHTS,
+                    LINK,
+                )
+                value += tl.sum(terms, 0)
+                pulls += tl.sum(slope[:, None] * chances, 0)
+                tl.store(kept + 2 * PITCH + i, slope * own, mask=i < classes)
+        else:
+            at = kept + s * POINTS
+            tl.store(at + 2 * PITCH + lane, coefficients_of(log_p, waves))
+            tl.store(at + 3 * PITCH + lane, coefficients_of(own, waves))
+            tl.debug_barrier()
+            middle, half, begin, end = segment_of(s, even, segments, nearest, lowest)
+            sums = tl.zeros([POINTS], tl.float32)
+            for start in range(0, classes, BLOCK):
+                c = start + column
+                z, x, inside = in_segment(here, c, top, scale, classes, middle, half, begin, end)
+                log_p_of_class = tl.minimum(polynomial(at + 2 * PITCH, x), 0.0)
+                if OUTPUT == LOG_P:
+                    mask = inside & (c != highest)
+                    write_log_p(out, c, log_p_of_class, z, undefined, mask)
+                else:
+                    terms, slope = classes_below(
+                        log_p_of_class,
+                        z,
+                        c,
+                        highest,
+                        log_p_top,
+                        slope_top,
+                        target,
+                        weight,
+                        place,
+                        y,
+                        classes,
+                        link_a,
+                        link_b,
+                        smoothing,
+                        TARGETS,
+                        WEIGHTS,
+                        LINK,
+                    )
+                    value += tl.sum(tl.where(inside, terms, 0.0), 0)
+                    if OUTPUT == GRADIENT:
+                        sums += moments(x, tl.where(inside, slope, 0.0))
+            if OUTPUT == GRADIENT:
+                pulls += tl.sum(weights_of(sums, waves)[:, None] * chances, 0)
+
+    if OUTPUT == GRADIENT:
+        # A row that is undefined, or has no part in the loss, is so as a whole.
+        factor = tl.where(undefined, float("nan"), scale)
+        tl.debug_barrier()
+        for s in range(0, tl.cdiv(count, POINTS)):
+            i = lane + s * POINTS
+            below, _share = places_at(here, kept, i, count, top, highest, scale, classes, FEW)
+            hazard = hazard_of(below[:, None] + u[None, :], LOGISTIC)
+            pull = tl.sum(hazard * pulls[None, :], 1)
+            if FEW:
+                z = read(here, i, classes, False)
+                own = tl.load(kept + 2 * PITCH + i, mask=i < classes, other=0.0)
+                write_slope(out, i, own - pull, z, factor, counts, (i < classes) & (i != highest))
+            else:
+                at = kept + s * POINTS
+                tl.store(at + PITCH + lane, coefficients_of(pull, waves))
+                tl.debug_barrier()
+                middle, half, begin, end = segment_of(s, even, segments, nearest, lowest)
+                for start in range(0, classes, BLOCK):
+                    c = start + column
+                    z, x, inside = in_segment(
+                        here, c, top, scale, classes, middle, half, begin, end
+                    )
+                    log_p_of_class = tl.minimum(polynomial(at + 2 * PITCH, x), 0.0)
+                    terms, slope = classes_below(
+                        log_p_of_class,
+                        z,
+                        c,
+                        highest,
+                        log_p_top,
+                        slope_top,
+                        target,
+                        weight,
+                        place,
+                        y,
+                        classes,
+                        link_a,
+                        link_b,
+                        smoothing,
+                        TARGETS,
+                        WEIGHTS,
+                        LINK,
+                    )
+                    slope = slope * polynomial(at + 3 * PITCH, x) - polynomial(at + PITCH, x)
+                    write_slope(out, c, slope, z, factor, counts, inside & (c != highest))
+        last = tl.zeros([1], tl.float32) - tl.sum(hazard_top * pulls, 0)
+        write_slope(out, first, last, last, factor, counts, first < classes)
+    value = tl.where(undefined, float("nan"), value)
+    return tl.where(counts, value, 0.0), part
+
+
+@triton.jit
+def write_log_p(out, i, log_p, z, undefined, mask):
+    """Store log p of classes i with logits z."""
+    log_p = tl.where(z == float("-inf"), float("-inf"), log_p)
+    tl.store(out + i, tl.where(undefined, float("nan"), log_p), mask=mask)
+
+
+@triton.jit
+def write_slope(out, i, slope, z, factor, counts, mask):
+    """Store a gradient at classes i; there is none for those at -inf, or in rows that count not."""
+    slope = tl.where(counts, factor * tl.where(z == float("-inf"), 0.0, slope), 0.0)
+    tl.store(out + i, slope.to(out.dtype.element_ty), mask=mask)
+
+
+@triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)
+def all_classes_kernel(
+    logits,
+    target,
+    sigma,
+    weight,
+    a_at,
+    b_at,
+    smoothing_at,
+    loss,
+    found,
+    kept,
+    work,
+    table,
+    waves,
+    rows,
+    classes,
+    noise,
+    ignore_index,
+    link_a,
+    link_b,
+    smoothing,
+    SIGMAS: tl.constexpr,
+    WEIGHTS: tl.constexpr,
+    MOVING: tl.constexpr,
+    TARGETS: tl.constexpr,
+    OUTPUT: tl.constexpr,
+    LINK: tl.constexpr,
+    REDUCTION: tl.constexpr,
+    LOGISTIC: tl.constexpr,
+    FEW: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PLACES: tl.constexpr,
+    NODES: tl.constexpr,
+):
+    """Losses of rows, one after the other, with their gradients; or log p of their classes."""
+    link_a = number_of(a_at, link_a, MOVING & 2)
+    link_b = number_of(b_at, link_b, MOVING & 4)
+    smoothing = number_of(smoothing_at, smoothing, MOVING & 8)
+    total = tl.zeros([1], tl.float32)
+    parts = tl.zeros([1], tl.float32)
+    kept += tl.program_id(0).to(tl.int64) * KEPT
+    for index in range(tl.program_id(0), rows, tl.num_programs(0)):
+        row = tl.zeros([1], tl.int64) + index
+        value, part = one_row(
+            logits,
+            target,
+            sigma,
+            weight,
+            found,
+            kept,
+            waves,
+            row,
+            classes,
+            noise,
+            ignore_index,
+            link_a,
+            link_b,
+            smoothing,
+            SIGMAS,
+            WEIGHTS,
+            TARGETS,
+            OUTPUT,
+            LINK,
+            LOGISTIC,
+            FEW,
+            BLOCK,
+            PLACES,
+            NODES,
+        )
+        if (REDUCTION == NONE) & (OUTPUT != LOG_P):
+            tl.store(loss + row, value)
+        total += value
+        parts += part
+        # Nobody needs any longer what was kept of this row.
+        tl.debug_barrier()
+    if REDUCTION != NONE:
+        one = tl.zeros([1], tl.int64)
+        finish(loss, work, table, one, total, parts, one == 0, REDUCTION)
