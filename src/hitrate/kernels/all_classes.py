@@ -36,6 +36,8 @@ POINTS: tl.constexpr = tl.constexpr(16)
 WIDTH: tl.constexpr = tl.constexpr(6.0)
 EDGE: tl.constexpr = tl.constexpr(42.0)
 SEGMENTS: tl.constexpr = tl.constexpr(9)
+# Most that is damped from a segment's middle to its end, as a log.
+DAMPED: tl.constexpr = tl.constexpr(4.0)
 # Numbers of a place: where it is, its weight and two polynomials' coefficients (or a class's own
 # part of its gradient).
 PITCH: tl.constexpr = tl.constexpr(144)
@@ -150,13 +152,31 @@ def waves_of(waves):
 @triton.jit
 def moments(x, f):
     """Sums over classes of f T_j(x), for all j."""
-    lane = tl.arange(0, POINTS)
-    before, now = f, x * f
-    found = tl.where(lane == 0, tl.sum(before, 0), tl.where(lane == 1, tl.sum(now, 0), 0.0))
-    for j in range(2, POINTS):
-        before, now = now, 2.0 * x * now - before
-        found = tl.where(lane == j, tl.sum(now, 0), found)
-    return found
+    double = 2.0 * x
+    t0 = f
+    t1 = x * f
+    t2 = double * t1 - t0
+    t3 = double * t2 - t1
+    t4 = double * t3 - t2
+    t5 = double * t4 - t3
+    t6 = double * t5 - t4
+    t7 = double * t6 - t5
+    t8 = double * t7 - t6
+    t9 = double * t8 - t7
+    t10 = double * t9 - t8
+    t11 = double * t10 - t9
+    t12 = double * t11 - t10
+    t13 = double * t12 - t11
+    t14 = double * t13 - t12
+    t15 = double * t14 - t13
+    # All at once, so that threads meet once. Each join adds the next lower bit of j.
+    even = tl.join(
+        tl.join(tl.join(t0, t8), tl.join(t4, t12)), tl.join(tl.join(t2, t10), tl.join(t6, t14))
+    )
+    odd = tl.join(
+        tl.join(tl.join(t1, t9), tl.join(t5, t13)), tl.join(tl.join(t3, t11), tl.join(t7, t15))
+    )
+    return tl.sum(tl.reshape(tl.join(even, odd), (x.shape[0], POINTS)), 0)
 
 
 @triton.jit
@@ -179,6 +199,27 @@ def polynomial(coefficients, x):
     for k in range(2, POINTS):
         now, before = tl.load(coefficients + POINTS - k) + 2.0 * x * now - before, now
     return tl.load(coefficients) + x * now - before
+
+
+@triton.jit
+def three_polynomials(coefficients, x):
+    """The same for three of them, whose coefficients lie PITCH apart."""
+    double = 2.0 * x
+    last = coefficients + POINTS - 1
+    a = tl.zeros_like(x) + tl.load(last)
+    b = tl.zeros_like(x) + tl.load(last + PITCH)
+    c = tl.zeros_like(x) + tl.load(last + 2 * PITCH)
+    a_before = tl.zeros_like(x)
+    b_before = tl.zeros_like(x)
+    c_before = tl.zeros_like(x)
+    for k in range(2, POINTS):
+        at = coefficients + POINTS - k
+        a, a_before = tl.load(at) + double * a - a_before, a
+        b, b_before = tl.load(at + PITCH) + double * b - b_before, b
+        c, c_before = tl.load(at + 2 * PITCH) + double * c - c_before, c
+    a = tl.load(coefficients) + x * a - a_before
+    b = tl.load(coefficients + PITCH) + x * b - b_before
+    return a, b, tl.load(coefficients + 2 * PITCH) + x * c - c_before
 
 
 @triton.jit
@@ -215,15 +256,18 @@ def weigh_segments(
     column = tl.arange(0, BLOCK)
     for s in range(segments):
         middle, half, begin, end = segment_of(s, even, segments, nearest, lowest)
+        # The many further down must not round to more than the few that matter; points take the
+        # damping back.
+        damping = tl.minimum(1.5 * half, DAMPED)
         sums = tl.zeros([POINTS], tl.float32)
         for start in range(0, classes, BLOCK):
             i = start + column
             z, x, inside = in_segment(here, i, top, scale, classes, middle, half, begin, end)
             plays = inside & (z != float("-inf")) & (i != highest)
-            sums += moments(x, tl.where(plays, 1.0, 0.0))
+            sums += moments(x, tl.where(plays, tl.exp(-damping * x), 0.0))
         at = kept + s * POINTS + lane
         tl.store(at, middle + half * point)
-        tl.store(at + PITCH, weights_of(sums, waves))
+        tl.store(at + PITCH, weights_of(sums, waves) * tl.exp(damping * point))
 
 
 @triton.jit
@@ -582,9 +626,9 @@ def one_row(
                     z, x, inside = in_segment(
                         here, c, top, scale, classes, middle, half, begin, end
                     )
-                    log_p_of_class = tl.minimum(polynomial(at + 2 * PITCH, x), 0.0)
+                    pull_of_class, log_p_of_class, own_of_class = three_polynomials(at + PITCH, x)
                     terms, slope = classes_below(
-                        log_p_of_class,
+                        tl.minimum(log_p_of_class, 0.0),
                         z,
                         c,
                         highest,
@@ -602,7 +646,7 @@ def one_row(
                         WEIGHTS,
                         LINK,
                     )
-                    slope = slope * polynomial(at + 3 * PITCH, x) - polynomial(at + PITCH, x)
+                    slope = slope * own_of_class - pull_of_class
                     write_slope(out, c, slope, z, factor, counts, inside & (c != highest))
         last = tl.zeros([1], tl.float32) - tl.sum(hazard_top * pulls, 0)
         write_slope(out, first, last, last, factor, counts, first < classes)

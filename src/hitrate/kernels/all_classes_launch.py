@@ -21,7 +21,7 @@ FEW_UP_TO = 64
 # Most programs, each of which has some memory of its own and takes rows in turn.
 PROGRAMS = 1024
 # Classes that are looked at together, and nodes.
-BLOCK, NODES = 512, 128
+BLOCK, NODES = 256, 128
 # Warps of a program.
 WARPS = 4
 KEPT, SEGMENTS, POINTS = (
