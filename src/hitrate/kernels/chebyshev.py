@@ -9,22 +9,24 @@ function of the margin; known at the points, it is a polynomial on each segment.
 import triton
 import triton.language as tl
 
-from hitrate.kernels.integral import integrate, interval
+from hitrate.kernels.integral import AHEAD, integrate, look
 from hitrate.kernels.row_io import FARTHEST, LOWEST, read, top_of
 
 # Points per segment, and segments.
-POINTS: tl.constexpr = tl.constexpr(20)
-SEGMENTS: tl.constexpr = tl.constexpr(6)
-# Rows of the table are this far apart: T_j at the points for each j, the points, and for each power
-# its coefficients in all T_j.
-PITCH: tl.constexpr = tl.constexpr(32)
+POINTS: tl.constexpr = tl.constexpr(16)
+SEGMENTS: tl.constexpr = tl.constexpr(7)
+# Where the table has what after T_j at the points, (j, q): the same turned (q, j), coefficients of
+# powers in each T_j, (j, m), and the points.
+TURNED: tl.constexpr = tl.constexpr(256)
+POWERS: tl.constexpr = tl.constexpr(512)
+POINT: tl.constexpr = tl.constexpr(768)
 # Places for the points of a row.
 PLACES: tl.constexpr = tl.constexpr(128)
 # Segments at most this wide where log Phi bends; behind, they double, as its smoothness does.
-FINE: tl.constexpr = tl.constexpr(3)
-WIDTH: tl.constexpr = tl.constexpr(9.5)
-# Log of the first segments' damping from middle to end, halved.
-DAMPING: tl.constexpr = tl.constexpr(2.0)
+FINE: tl.constexpr = tl.constexpr(4)
+WIDTH: tl.constexpr = tl.constexpr(6.4)
+# A row that fits may be one segment this wide.
+ALONE: tl.constexpr = tl.constexpr(7.0)
 # What is kept of a row beside its weights, and later its coefficients.
 FACTS: tl.constexpr = tl.constexpr(6)
 
@@ -33,7 +35,7 @@ FACTS: tl.constexpr = tl.constexpr(6)
 def segment_ends(s, reach, closest):
     """Left and right end of segment s, counted from the farthest margin that matters."""
     # Ahead, the slope falls by exp(-closest / 2) per unit.
-    widest = tl.minimum(WIDTH, 47.0 / tl.maximum(closest, 1.0))
+    widest = tl.minimum(tl.where(reach < ALONE, ALONE, WIDTH), 32.0 / tl.maximum(closest, 1.0))
     # A little more than equal parts, so that the last part surely ends to the left of 0.
     width = tl.minimum(widest, 1.0001 * reach / tl.ceil(reach / widest))
     power = tl.exp2(tl.maximum(s - FINE, 0).to(tl.float32))
@@ -65,6 +67,41 @@ def scaled_margin(z, own, scale, margin, HAS_MARGIN: tl.constexpr):
 
 
 @triton.jit
+def product(matrix, vector):
+    """Sum over i of matrix (i, k) times vector (i): (16,)."""
+    i = tl.arange(0, POINTS)
+    return tl.sum(tl.load(matrix + i[:, None] * POINTS + i[None, :]) * vector[:, None], 0)
+
+
+@triton.jit
+def reach_of(closest, below, classes):
+    """How far behind the closest rival others matter; `below` are some rivals' distances from it.
+
+    Those, moved a little further, bound the peak from the left, and so the margins that matter.
+    """
+    lane = tl.arange(0, 8)
+    place = 0.16 * (lane * lane).to(tl.float32)
+    before = tl.where(lane == 0, -1.0, 0.16 * ((lane - 1) * (lane - 1)).to(tl.float32))
+    within = (below[None, :] <= place[:, None]) & (below[None, :] > before[:, None])
+    count = tl.sum(within.to(tl.float32), 1)[None, :]
+    few = (closest + place)[None, :]
+    t = tl.zeros([1], tl.float32)
+    height, first, bend = look(few, count, t)
+    # Newton's steps from the left stay on the left.
+    for _ in range(4):
+        t += tl.maximum(first - t, 0.0) / (1.0 + first * bend)
+        _, first, bend = look(few, count, t)
+    log_classes = tl.log(classes + 0.0)
+    # Behind: C rivals so far add nothing even where the target's noise is least against them.
+    spread = 1.0 + 1.0 / (1.0 + first * bend)
+    behind = tl.sqrt(2.0 * (log_classes + 14.5) * spread) - (closest + t)
+    # Ahead: slopes fall like exp(-a^2 / 4), and matter in proportion to the largest.
+    lead = tl.maximum(closest, 0.0)
+    ahead = tl.sqrt(lead * lead + 4.0 * (log_classes + 12.5)) - lead
+    return tl.maximum(tl.max(tl.where(height > AHEAD, ahead, behind), 0), 0.5)
+
+
+@triton.jit
 def survey(
     here,
     own,
@@ -74,7 +111,6 @@ def survey(
     classes,
     HAS_MARGIN: tl.constexpr,
     BLOCK: tl.constexpr,
-    SEARCH: tl.constexpr,
 ):
     """First pass over a row: its closest margin, how far others matter, what the margin clips.
 
@@ -96,19 +132,9 @@ def survey(
     closest = scaled_margin(top, own, scale, margin, HAS_MARGIN)
     closest = tl.where(undefined | decided, 0.0, closest)
 
-    # Each lane's best is a rival of its own. Those within 2 of the closest alone bound the
-    # interval from the left, and so the margins that matter.
-    near = tl.sum(tl.where((own - best) * scale < closest + 2.0, 1.0, 0.0), 0)
-    lane = tl.arange(0, 16)
-    few = closest + tl.where(lane == 0, 0.0, 2.0)
-    others = tl.maximum(near - 1.0, 0.0)
-    count = tl.where(lane == 0, 1.0, tl.where(lane == 1, others, 0.0))
-    at = tl.zeros([1], tl.float32) + closest
-    log_classes = tl.log(classes + 0.0)
-    left, _, _, _, _, _, _ = interval(few[None, :], count[None, :], at, log_classes, SEARCH)
-    # A rival this far below the target's noisy score adds nothing, nor do C of them.
-    beaten = tl.sqrt(2.0 * (log_classes + 14.5))
-    reach = tl.maximum(beaten - (tl.max(left, 0) + closest), 0.5)
+    # Each lane's best is a rival of its own.
+    below = (own - best) * scale - closest
+    reach = reach_of(closest, tl.maximum(below, 0.0), classes)
     return top, closest, reach, tl.sum(clipped, 0), undefined, decided
 
 
@@ -122,7 +148,6 @@ def weights_of_segment(
     margin,
     classes,
     cosines,
-    q,
     s,
     reach,
     closest,
@@ -130,14 +155,14 @@ def weights_of_segment(
     EVEN: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Weights of the points q of segment s: another pass, for sums of Chebyshev polynomials."""
+    """Weights of the points of segment s (16,): another pass, for sums of Chebyshev polynomials."""
     column = tl.arange(0, BLOCK)
     slant, shift, near, far = map_of_segment(s, reach, closest, scale)
     # In the first segments most rivals are far from winning: damped by a factor that the points
     # take back, their roundings do not reach the points of those that are close.
-    damping = tl.where(s <= 1, DAMPING, 0.0)
+    damping = tl.where(s <= 1, tl.minimum(0.3 * tl.log(classes + 0.0), 2.0), 0.0)
     fading = -1.4426950408889634 * damping
-    # Sums of T_0 ... T_10, and of the products of T_10 with T_1 ... T_9.
+    # Sums of T_0 ... T_8, and of the products of T_8 with T_1 ... T_7.
     m0 = tl.zeros([BLOCK], tl.float32)
     m1 = tl.zeros([BLOCK], tl.float32)
     m2 = tl.zeros([BLOCK], tl.float32)
@@ -147,8 +172,6 @@ def weights_of_segment(
     m6 = tl.zeros([BLOCK], tl.float32)
     m7 = tl.zeros([BLOCK], tl.float32)
     m8 = tl.zeros([BLOCK], tl.float32)
-    m9 = tl.zeros([BLOCK], tl.float32)
-    m10 = tl.zeros([BLOCK], tl.float32)
     p1 = tl.zeros([BLOCK], tl.float32)
     p2 = tl.zeros([BLOCK], tl.float32)
     p3 = tl.zeros([BLOCK], tl.float32)
@@ -156,8 +179,6 @@ def weights_of_segment(
     p5 = tl.zeros([BLOCK], tl.float32)
     p6 = tl.zeros([BLOCK], tl.float32)
     p7 = tl.zeros([BLOCK], tl.float32)
-    p8 = tl.zeros([BLOCK], tl.float32)
-    p9 = tl.zeros([BLOCK], tl.float32)
     coming = read(here, column, classes, EVEN)
     for start in range(0, classes, BLOCK):
         i = start + column
@@ -180,8 +201,6 @@ def weights_of_segment(
         t6 = double * t5 - t4
         t7 = double * t6 - t5
         t8 = double * t7 - t6
-        t9 = double * t8 - t7
-        t10 = double * t9 - t8
         m0 += t0 * t0
         m1 += t0 * t1
         m2 += t0 * t2
@@ -191,17 +210,13 @@ def weights_of_segment(
         m6 += t0 * t6
         m7 += t0 * t7
         m8 += t0 * t8
-        m9 += t0 * t9
-        m10 += t0 * t10
-        p1 += t10 * t1
-        p2 += t10 * t2
-        p3 += t10 * t3
-        p4 += t10 * t4
-        p5 += t10 * t5
-        p6 += t10 * t6
-        p7 += t10 * t7
-        p8 += t10 * t8
-        p9 += t10 * t9
+        p1 += t8 * t1
+        p2 += t8 * t2
+        p3 += t8 * t3
+        p4 += t8 * t4
+        p5 += t8 * t5
+        p6 += t8 * t6
+        p7 += t8 * t7
     s1 = tl.sum(m1, 0)
     s2 = tl.sum(m2, 0)
     s3 = tl.sum(m3, 0)
@@ -209,31 +224,25 @@ def weights_of_segment(
     s5 = tl.sum(m5, 0)
     s6 = tl.sum(m6, 0)
     s7 = tl.sum(m7, 0)
-    s8 = tl.sum(m8, 0)
-    s9 = tl.sum(m9, 0)
-    wave = cosines + q
-    found = tl.load(wave) * tl.sum(m0, 0)
-    found += tl.load(wave + 1 * PITCH) * s1
-    found += tl.load(wave + 2 * PITCH) * s2
-    found += tl.load(wave + 3 * PITCH) * s3
-    found += tl.load(wave + 4 * PITCH) * s4
-    found += tl.load(wave + 5 * PITCH) * s5
-    found += tl.load(wave + 6 * PITCH) * s6
-    found += tl.load(wave + 7 * PITCH) * s7
-    found += tl.load(wave + 8 * PITCH) * s8
-    found += tl.load(wave + 9 * PITCH) * s9
-    found += tl.load(wave + 10 * PITCH) * tl.sum(m10, 0)
-    # 2 T_10 T_k = T_(10+k) + T_(10-k).
-    found += tl.load(wave + 11 * PITCH) * (2.0 * tl.sum(p1, 0) - s9)
-    found += tl.load(wave + 12 * PITCH) * (2.0 * tl.sum(p2, 0) - s8)
-    found += tl.load(wave + 13 * PITCH) * (2.0 * tl.sum(p3, 0) - s7)
-    found += tl.load(wave + 14 * PITCH) * (2.0 * tl.sum(p4, 0) - s6)
-    found += tl.load(wave + 15 * PITCH) * (2.0 * tl.sum(p5, 0) - s5)
-    found += tl.load(wave + 16 * PITCH) * (2.0 * tl.sum(p6, 0) - s4)
-    found += tl.load(wave + 17 * PITCH) * (2.0 * tl.sum(p7, 0) - s3)
-    found += tl.load(wave + 18 * PITCH) * (2.0 * tl.sum(p8, 0) - s2)
-    found += tl.load(wave + 19 * PITCH) * (2.0 * tl.sum(p9, 0) - s1)
-    return found * tl.exp(2.0 * damping * tl.load(wave + POINTS * PITCH))
+    # 2 T_8 T_k = T_(8+k) + T_(8-k).
+    j = tl.arange(0, POINTS)
+    sums = tl.where(j == 0, tl.sum(m0, 0), tl.where(j == 8, tl.sum(m8, 0), 0.0))
+    sums = tl.where(j == 1, s1, sums)
+    sums = tl.where(j == 9, 2.0 * tl.sum(p1, 0) - s7, sums)
+    sums = tl.where(j == 2, s2, sums)
+    sums = tl.where(j == 10, 2.0 * tl.sum(p2, 0) - s6, sums)
+    sums = tl.where(j == 3, s3, sums)
+    sums = tl.where(j == 11, 2.0 * tl.sum(p3, 0) - s5, sums)
+    sums = tl.where(j == 4, s4, sums)
+    sums = tl.where(j == 12, 2.0 * tl.sum(p4, 0) - s4, sums)
+    sums = tl.where(j == 5, s5, sums)
+    sums = tl.where(j == 13, 2.0 * tl.sum(p5, 0) - s3, sums)
+    sums = tl.where(j == 6, s6, sums)
+    sums = tl.where(j == 14, 2.0 * tl.sum(p6, 0) - s2, sums)
+    sums = tl.where(j == 7, s7, sums)
+    sums = tl.where(j == 15, 2.0 * tl.sum(p7, 0) - s1, sums)
+    found = product(cosines, sums)
+    return found * tl.exp(2.0 * damping * tl.load(cosines + POINT + tl.arange(0, POINTS)))
 
 
 @triton.jit
@@ -252,15 +261,14 @@ def weights_of_row(
     EVEN: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """How many segments a row has, and the weights of their points (128,)."""
+    """How many segments a row has, and the weights of their points (8, 16)."""
     segments = tl.full((), 0, tl.int32)
     remaining = reach
     while (segments < SEGMENTS) & (remaining > 0.0):
         remaining, _ = segment_ends(segments, reach, closest)
         segments += 1
-    lane = tl.arange(0, PLACES)
-    of = lane // POINTS
-    weights = tl.zeros([PLACES], tl.float32)
+    of = tl.arange(0, PLACES // POINTS)[:, None]
+    weights = tl.zeros([PLACES // POINTS, POINTS], tl.float32)
     for s in range(segments):
         found = weights_of_segment(
             here,
@@ -271,7 +279,6 @@ def weights_of_row(
             margin,
             classes,
             cosines,
-            lane % POINTS,
             s,
             reach,
             closest,
@@ -279,7 +286,7 @@ def weights_of_row(
             EVEN,
             BLOCK,
         )
-        weights = tl.where(of == s, found, weights)
+        weights = tl.where(of == s, found[None, :], weights)
     return segments, weights
 
 
@@ -297,7 +304,7 @@ def integrate_few(
     P: tl.constexpr,
     SEARCH: tl.constexpr,
 ):
-    """log p from the weights (128,) of which only P are used, the slope at their places (128,).
+    """log p from the weights (8, 16) of which only P are used, the slope at their places (8, 16).
 
     Also the sums over all rivals of their slopes, and of slopes times margins.
     """
@@ -307,7 +314,7 @@ def integrate_few(
     beginning = tl.arange(0, PLACES // P)[:, None] == 0
     weight = tl.sum(tl.where(beginning, tl.reshape(weights, (PLACES // P, P)), 0.0), 0)
     left_end, right_end = segment_ends(of, reach, closest)
-    point = tl.load(cosines + POINTS * PITCH + lane % POINTS)
+    point = tl.load(cosines + POINT + lane % POINTS)
     a = left_end + 0.5 * (right_end - left_end) * (1.0 + point) + closest
     a = tl.where(used, a, 1e4)
     weight = tl.where(used, weight, 0.0)
@@ -321,7 +328,9 @@ def integrate_few(
     slope = tl.max(slope, 0)
     turning = tl.sum(tl.where(weight != 0.0, weight * slope * a, 0.0), 0)
     pull = tl.sum(tl.where(used, weight * slope, 0.0), 0)
-    slopes = tl.reshape(tl.broadcast_to(slope[None, :], (PLACES // P, P)), (PLACES,))
+    slopes = tl.reshape(
+        tl.broadcast_to(slope[None, :], (PLACES // P, P)), (PLACES // POINTS, POINTS)
+    )
     return tl.max(log_p, 0), slopes, pull, turning
 
 
@@ -386,6 +395,7 @@ def log_p_of_weights(
 
 
 @triton.jit
-def coefficient(slope, wave, is_here, j):
-    """The j-th Chebyshev coefficient of a segment, from the slopes at its points."""
-    return tl.sum(tl.where(is_here, tl.load(wave + j * PITCH) * slope, 0.0), 0)
+def coefficients_of(slopes, cosines, s):
+    """The Chebyshev coefficients (16,) of segment s, from the slopes at all points (8, 16)."""
+    is_here = tl.arange(0, PLACES // POINTS)[:, None] == s
+    return product(cosines + TURNED, tl.sum(tl.where(is_here, slopes, 0.0), 0))

@@ -13,17 +13,15 @@ from hitrate.kernels import chebyshev, epilogue
 
 @functools.lru_cache(maxsize=8)
 def _pristine(device: torch.device) -> Tensor:
-    """A count of programs, 0; room for their sums; then waves, points and powers."""
-    count, pitch = int(chebyshev.POINTS), int(chebyshev.PITCH)
+    """A count of programs, 0; room for their sums; then waves, powers and points."""
+    count = int(chebyshev.POINTS)
     angle = (torch.arange(count, dtype=torch.float64) + 0.5) * (math.pi / count)
-    rows = torch.zeros(2 * count + 1, pitch, dtype=torch.float64)
     # What makes coefficients: T_j at the points, times 2 / points, half that for j = 0.
     waves = torch.cos(torch.arange(count)[:, None] * angle) * (2 / count)
     waves[0] /= 2
-    rows[:count, :count] = waves
-    rows[count, :count] = torch.cos(angle)
-    rows[count + 1 :, :count] = _powers(count).T
-    return torch.cat([torch.zeros(int(epilogue.WAVES)), rows.flatten().float()]).to(device)
+    parts = (waves, waves.T, _powers(count), torch.cos(angle))
+    sums = torch.zeros(int(epilogue.WAVES), dtype=torch.float64)
+    return torch.cat([sums, *(part.flatten() for part in parts)]).float().to(device)
 
 
 def _powers(terms: int) -> Tensor:

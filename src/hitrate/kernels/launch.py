@@ -41,8 +41,6 @@ SHORT, LONG, LONG_HALF, WIDE = (32, 1), (512, 8), (256, 4), (2048, 4)
 # Columns that a program of logistic noise looks at for the closest, and at all nodes at once.
 SPREAD = (256, 16)
 SEARCH = 20
-# Terms of a segment's polynomial in half precision.
-TERMS_HALF = 16
 # The kernels' numbers, as numbers.
 KEPT = int(chebyshev.FACTS) + int(chebyshev.PLACES)
 
@@ -157,16 +155,11 @@ def _launch(
         block, warps = SHORT
         start = Start(per_row_kernel, (*how, classes % block == 0, block, SEARCH), warps)
     else:
-        start = Start(integrate_kept, (*how, _terms(types[1]), SEARCH), 1)
+        start = Start(integrate_kept, (*how, SEARCH), 1)
         block, warps = LONG if types[1] == torch.float32 else LONG_HALF
-        pace = (*which[:4], classes % block == 0, block, SEARCH)
+        pace = (*which[:4], classes % block == 0, block)
         return Launch(together, reduction, (start, Start(compress, pace, warps)))
     return Launch(together, reduction, (start,))
-
-
-def _terms(dtype: torch.dtype) -> int:
-    """Terms of a segment's polynomial: half precision rounds far above what fewer leave out."""
-    return int(chebyshev.POINTS) if dtype == torch.float32 else TERMS_HALF
 
 
 def backward(
@@ -236,7 +229,7 @@ def _expansion(
 ) -> Start:
     """The kernel that writes the gradient of long rows."""
     block, warps = WIDE
-    return Start(expand, (*which, _terms(types[1]), classes % block == 0, block), warps)
+    return Start(expand, (*which, classes % block == 0, block), warps)
 
 
 def slope_in_sigma(rows: int, found: Found, rule: Rule, upstream: Tensor) -> Tensor:

@@ -8,17 +8,25 @@ import triton.language as tl
 
 from hitrate.kernels.chebyshev import (
     FACTS,
-    PITCH,
     PLACES,
     POINTS,
-    coefficient,
+    POWERS,
+    coefficients_of,
     log_p_of_weights,
     map_of_segment,
+    product,
     survey,
     weights_of_row,
 )
 from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE, WAVES, number_of, sigma_of
 from hitrate.kernels.row_io import FARTHEST, conclude, finish_row, read, read_row
+
+
+@triton.jit
+def place():
+    """Where a row's weights are kept, (8, 16)."""
+    block = tl.arange(0, PLACES // POINTS)
+    return block[:, None] * POINTS + tl.arange(0, POINTS)[None, :]
 
 
 @triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)
@@ -40,7 +48,6 @@ def compress(
     MOVING: tl.constexpr,
     EVEN: tl.constexpr,
     BLOCK: tl.constexpr,
-    SEARCH: tl.constexpr,
 ):
     """For long rows, the first of three kernels: the weights, and the facts, of one row."""
     margin = number_of(margin_at, margin, MOVING & 1)
@@ -50,7 +57,7 @@ def compress(
         logits, target, sigma, weight, row, classes, noise, ignore_index, SIGMAS, WEIGHTS
     )
     top, closest, reach, clipped, undefined, decided = survey(
-        here, own, y, scale, margin, classes, HAS_MARGIN, BLOCK, SEARCH
+        here, own, y, scale, margin, classes, HAS_MARGIN, BLOCK
     )
     segments, weights = weights_of_row(
         here,
@@ -74,7 +81,7 @@ def compress(
     tl.store(facts + 3, clipped)
     tl.store(facts + 4, segments.to(tl.float32))
     tl.store(facts + 5, top)
-    tl.store(facts + FACTS + tl.arange(0, PLACES), weights)
+    tl.store(facts + FACTS + place(), weights)
 
 
 @triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)
@@ -104,13 +111,12 @@ def integrate_kept(
     GRADIENT: tl.constexpr,
     LINK: tl.constexpr,
     REDUCTION: tl.constexpr,
-    TERMS: tl.constexpr,
     SEARCH: tl.constexpr,
 ):
     """The second: a row's loss; puts coefficients of the slope in the place of the weights.
 
-    They are of a polynomial in powers with TERMS terms, by way of Chebyshev polynomials: the slope
-    is smooth enough for powers not to grow, and they take half the operations.
+    They are of a polynomial in powers, by way of Chebyshev polynomials: the slope is smooth enough
+    for powers not to grow, and they take half the operations.
     """
     margin = number_of(margin_at, margin, MOVING & 1)
     link_a = number_of(a_at, link_a, MOVING & 2)
@@ -126,8 +132,7 @@ def integrate_kept(
     state = tl.load(facts + 2)
     clipped = tl.load(facts + 3)
     segments = tl.load(facts + 4).to(tl.int32)
-    lane = tl.arange(0, PLACES)
-    weights = tl.load(facts + FACTS + lane)
+    weights = tl.load(facts + FACTS + place())
     rim = tl.minimum(margin * scale, FARTHEST)
     log_p, slopes, pull, turning = log_p_of_weights(
         weights, cosines, reach, closest, clipped, rim, segments, classes, HAS_MARGIN, SEARCH
@@ -138,31 +143,23 @@ def integrate_kept(
     # All lanes have read their weights before any of them is written over.
     tl.debug_barrier()
     if GRADIENT:
+        m = tl.arange(0, POINTS)
         for s in range(segments):
-            for j in range(POINTS):
-                found = coefficient(slopes, cosines + lane % POINTS, lane // POINTS == s, j)
-                # A row without part in the loss, or decided, has no gradient, whatever its slopes.
-                found = tl.where(factor == 0.0, 0.0, factor * found)
-                tl.store(facts + FACTS + s * POINTS + j, found)
-        tl.debug_barrier()
-        term = tl.arange(0, PITCH)
-        for s in range(segments):
-            waves = tl.load(facts + FACTS + s * POINTS + term, mask=term < TERMS, other=0.0)
-            tl.debug_barrier()
-            for m in range(TERMS):
-                part_of = tl.load(cosines + (POINTS + 1 + m) * PITCH + term)
-                tl.store(facts + FACTS + s * POINTS + m, tl.sum(part_of * waves, 0))
+            found = product(cosines + POWERS, coefficients_of(slopes, cosines, s))
+            # A row without part in the loss, or decided, has no gradient, whatever its slopes.
+            found = tl.where(factor == 0.0, 0.0, factor * found)
+            tl.store(facts + FACTS + s * POINTS + m, found)
         tl.store(facts + 2, factor)
         tl.store(facts + 3, tl.where(factor == 0.0, 0.0, -factor * pull))
     finish_row(loss, work, table, row, value, part, turning, factor, LEARNED, REDUCTION)
 
 
 @triton.jit
-def slope_at(x, coefficients, TERMS: tl.constexpr):
+def slope_at(x, coefficients):
     """A segment's polynomial at x in [-1, 1], by Horner's rule."""
     found = tl.zeros_like(x)
-    for j in tl.static_range(TERMS):
-        found = found * x + tl.load(coefficients + (TERMS - 1 - j))
+    for j in tl.static_range(POINTS):
+        found = found * x + tl.load(coefficients + (POINTS - 1 - j))
     return found
 
 
@@ -184,7 +181,6 @@ def expand(
     HAS_MARGIN: tl.constexpr,
     MOVING: tl.constexpr,
     PER_ROW: tl.constexpr,
-    TERMS: tl.constexpr,
     EVEN: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -218,7 +214,7 @@ def expand(
         slant, shift, near, far = map_of_segment(s, reach, closest, scale)
         inside = (below < far) & (below >= near)
         x = tl.where(inside, below * slant + shift, 0.0)
-        slope = tl.where(inside, slope_at(x, facts + FACTS + s * POINTS, TERMS), slope)
+        slope = tl.where(inside, slope_at(x, facts + FACTS + s * POINTS), slope)
     if HAS_MARGIN:
         own = tl.load(here + tl.maximum(y, 0)).to(tl.float32)
         slope = tl.where(own - z < margin, slope, 0.0 * factor)

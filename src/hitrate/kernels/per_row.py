@@ -4,16 +4,22 @@ import triton
 import triton.language as tl
 
 from hitrate.kernels.chebyshev import (
-    PLACES,
-    POINTS,
-    coefficient,
+    POWERS,
+    coefficients_of,
     log_p_of_weights,
     map_of_segment,
+    product,
     survey,
     weights_of_row,
 )
 from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE, WAVES, number_of
 from hitrate.kernels.row_io import FARTHEST, conclude, finish_row, read, read_row
+
+
+@triton.jit
+def at(vector, j, BLOCK: tl.constexpr):
+    """One number of a vector, BLOCK times."""
+    return tl.gather(vector, tl.zeros([BLOCK], tl.int32) + j, 0)
 
 
 @triton.jit
@@ -26,9 +32,8 @@ def gradient_of_segment(
     scale,
     margin,
     classes,
-    slope,
-    wave,
-    is_here,
+    slopes,
+    cosines,
     s,
     reach,
     closest,
@@ -41,56 +46,48 @@ def gradient_of_segment(
     """Write the gradient of the rivals in segment s; with the first also all that is in none."""
     column = tl.arange(0, BLOCK)
     slant, shift, near, far = map_of_segment(s, reach, closest, scale)
-    c0 = coefficient(slope, wave, is_here, 0)
-    c1 = coefficient(slope, wave, is_here, 1)
-    c2 = coefficient(slope, wave, is_here, 2)
-    c3 = coefficient(slope, wave, is_here, 3)
-    c4 = coefficient(slope, wave, is_here, 4)
-    c5 = coefficient(slope, wave, is_here, 5)
-    c6 = coefficient(slope, wave, is_here, 6)
-    c7 = coefficient(slope, wave, is_here, 7)
-    c8 = coefficient(slope, wave, is_here, 8)
-    c9 = coefficient(slope, wave, is_here, 9)
-    c10 = coefficient(slope, wave, is_here, 10)
-    c11 = coefficient(slope, wave, is_here, 11)
-    c12 = coefficient(slope, wave, is_here, 12)
-    c13 = coefficient(slope, wave, is_here, 13)
-    c14 = coefficient(slope, wave, is_here, 14)
-    c15 = coefficient(slope, wave, is_here, 15)
-    c16 = coefficient(slope, wave, is_here, 16)
-    c17 = coefficient(slope, wave, is_here, 17)
-    c18 = coefficient(slope, wave, is_here, 18)
-    c19 = coefficient(slope, wave, is_here, 19)
+    powers = product(cosines + POWERS, coefficients_of(slopes, cosines, s))
+    c0 = at(powers, 0, BLOCK)
+    c1 = at(powers, 1, BLOCK)
+    c2 = at(powers, 2, BLOCK)
+    c3 = at(powers, 3, BLOCK)
+    c4 = at(powers, 4, BLOCK)
+    c5 = at(powers, 5, BLOCK)
+    c6 = at(powers, 6, BLOCK)
+    c7 = at(powers, 7, BLOCK)
+    c8 = at(powers, 8, BLOCK)
+    c9 = at(powers, 9, BLOCK)
+    c10 = at(powers, 10, BLOCK)
+    c11 = at(powers, 11, BLOCK)
+    c12 = at(powers, 12, BLOCK)
+    c13 = at(powers, 13, BLOCK)
+    c14 = at(powers, 14, BLOCK)
+    c15 = at(powers, 15, BLOCK)
     for start in range(0, classes, BLOCK):
         i = start + column
         z = read(here, i, classes, EVEN)
         below = top - z
         inside = (below < far) & (below >= near)
         x = tl.where(inside, below * slant + shift, 0.0)
-        # Clenshaw's recurrence, its two names taking turns.
-        double = 2.0 * x
-        even = double * c19 + c18
-        odd = double * even + (c17 - c19)
-        even = double * odd + (c16 - even)
-        odd = double * even + (c15 - odd)
-        even = double * odd + (c14 - even)
-        odd = double * even + (c13 - odd)
-        even = double * odd + (c12 - even)
-        odd = double * even + (c11 - odd)
-        even = double * odd + (c10 - even)
-        odd = double * even + (c9 - odd)
-        even = double * odd + (c8 - even)
-        odd = double * even + (c7 - odd)
-        even = double * odd + (c6 - even)
-        odd = double * even + (c5 - odd)
-        even = double * odd + (c4 - even)
-        odd = double * even + (c3 - odd)
-        even = double * odd + (c2 - even)
-        odd = double * even + (c1 - odd)
+        found = c15 * x + c14
+        found = found * x + c13
+        found = found * x + c12
+        found = found * x + c11
+        found = found * x + c10
+        found = found * x + c9
+        found = found * x + c8
+        found = found * x + c7
+        found = found * x + c6
+        found = found * x + c5
+        found = found * x + c4
+        found = found * x + c3
+        found = found * x + c2
+        found = found * x + c1
+        found = found * x + c0
         mine = inside
         if HAS_MARGIN:
             mine = mine & (own - z < margin)
-        found = tl.where(mine, x * odd + (c0 - even), 0.0)
+        found = tl.where(mine, found, 0.0)
         found = factor * tl.where(i == y, -pull, found)
         # A row without part in the loss, or decided, has no gradient.
         found = tl.where(factor == 0.0, 0.0, found)
@@ -140,7 +137,7 @@ def per_row_kernel(
         logits, target, sigma, weight, row, classes, noise, ignore_index, SIGMAS, WEIGHTS
     )
     top, closest, reach, clipped, undefined, decided = survey(
-        here, own, y, scale, margin, classes, HAS_MARGIN, BLOCK, SEARCH
+        here, own, y, scale, margin, classes, HAS_MARGIN, BLOCK
     )
     segments, weights = weights_of_row(
         here, top, own, y, scale, margin, classes, cosines, reach, closest, HAS_MARGIN, EVEN, BLOCK
@@ -153,7 +150,6 @@ def per_row_kernel(
         log_p, own, scale, part, undefined | astray, decided, link_a, link_b, LINK
     )
     if GRADIENT:
-        lane = tl.arange(0, PLACES)
         for s in range(segments):
             gradient_of_segment(
                 here,
@@ -165,8 +161,7 @@ def per_row_kernel(
                 margin,
                 classes,
                 slopes,
-                cosines + lane % POINTS,
-                lane // POINTS == s,
+                cosines,
                 s,
                 reach,
                 closest,
