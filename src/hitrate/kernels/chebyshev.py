@@ -9,7 +9,14 @@ function of the margin; known at the points, it is a polynomial on each segment.
 import triton
 import triton.language as tl
 
-from hitrate.kernels.integral import AHEAD, integrate, look
+from hitrate.kernels.integral import (
+    any_of,
+    interval,
+    log_p_and_slope,
+    look,
+    nodes_for,
+    sums_over_nodes,
+)
 from hitrate.kernels.row_io import FARTHEST, LOWEST, read, top_of
 
 # Points per segment, and segments.
@@ -28,7 +35,7 @@ WIDTH: tl.constexpr = tl.constexpr(6.4)
 # A row that fits may be one segment this wide.
 ALONE: tl.constexpr = tl.constexpr(7.0)
 # What is kept of a row beside its weights, and later its coefficients.
-FACTS: tl.constexpr = tl.constexpr(6)
+FACTS: tl.constexpr = tl.constexpr(7)
 
 
 @triton.jit
@@ -74,31 +81,33 @@ def product(matrix, vector):
 
 
 @triton.jit
-def reach_of(closest, below, classes):
-    """How far behind the closest rival others matter; `below` are some rivals' distances from it.
+def reach_of(few, closest, classes):
+    """How far behind the closest rival others matter, and where to look for the peak.
 
-    Those, moved a little further, bound the peak from the left, and so the margins that matter.
+    The few rivals whose margins are given, (32,), bound the peak from the left, and so the margins
+    that matter.
     """
-    lane = tl.arange(0, 8)
-    place = 0.16 * (lane * lane).to(tl.float32)
-    before = tl.where(lane == 0, -1.0, 0.16 * ((lane - 1) * (lane - 1)).to(tl.float32))
-    within = (below[None, :] <= place[:, None]) & (below[None, :] > before[:, None])
-    count = tl.sum(within.to(tl.float32), 1)[None, :]
-    few = (closest + place)[None, :]
+    few = few[None, :]
+    ones = tl.full(few.shape, 1.0, tl.float32)
     t = tl.zeros([1], tl.float32)
-    height, first, bend = look(few, count, t)
-    # Newton's steps from the left stay on the left.
-    for _ in range(4):
-        t += tl.maximum(first - t, 0.0) / (1.0 + first * bend)
-        _, first, bend = look(few, count, t)
+    step = tl.zeros([1], tl.float32)
+    curvature = tl.zeros([1], tl.float32)
+    leads = tl.zeros([1], tl.int32)
+    for turn in range(4):
+        # Newton's steps from the left stay on the left.
+        t += step
+        _, first, bend = look(few, ones, t)
+        leads = tl.where(turn == 0, (first < 0.4).to(tl.int32), leads)
+        curvature = 1.0 + first * bend
+        step = tl.maximum(first - t, 0.0) / curvature
     log_classes = tl.log(classes + 0.0)
     # Behind: C rivals so far add nothing even where the target's noise is least against them.
-    spread = 1.0 + 1.0 / (1.0 + first * bend)
+    spread = 1.0 + 1.0 / curvature
     behind = tl.sqrt(2.0 * (log_classes + 14.5) * spread) - (closest + t)
     # Ahead: slopes fall like exp(-a^2 / 4), and matter in proportion to the largest.
     lead = tl.maximum(closest, 0.0)
     ahead = tl.sqrt(lead * lead + 4.0 * (log_classes + 12.5)) - lead
-    return tl.maximum(tl.max(tl.where(height > AHEAD, ahead, behind), 0), 0.5)
+    return tl.maximum(tl.max(tl.where(leads > 0, ahead, behind), 0), 0.5), tl.max(t, 0)
 
 
 @triton.jit
@@ -114,7 +123,8 @@ def survey(
 ):
     """First pass over a row: its closest margin, how far others matter, what the margin clips.
 
-    Also whether log p is undefined, and whether it is decided (by an infinity).
+    Also where to look for the peak, whether log p is undefined, and whether it is decided (by an
+    infinity).
     """
     # Little is kept of each, so that many may be on their way at once.
     column = tl.arange(0, 4 * BLOCK)
@@ -133,9 +143,12 @@ def survey(
     closest = tl.where(undefined | decided, 0.0, closest)
 
     # Each lane's best is a rival of its own.
-    below = (own - best) * scale - closest
-    reach = reach_of(closest, tl.maximum(below, 0.0), classes)
-    return top, closest, reach, tl.sum(clipped, 0), undefined, decided
+    best = tl.where(best == best, best, float("-inf"))
+    best = tl.max(tl.reshape(best, (BLOCK // 8, 32)), 0)
+    few = scaled_margin(best, own, scale, margin, HAS_MARGIN)
+    few = tl.where(undefined | decided, FARTHEST, few)
+    reach, start = reach_of(few, closest, classes)
+    return top, closest, reach, start, tl.sum(clipped, 0), undefined, decided
 
 
 @triton.jit
@@ -148,6 +161,7 @@ def weights_of_segment(
     margin,
     classes,
     cosines,
+    points,
     s,
     reach,
     closest,
@@ -242,7 +256,7 @@ def weights_of_segment(
     sums = tl.where(j == 7, s7, sums)
     sums = tl.where(j == 15, 2.0 * tl.sum(p7, 0) - s1, sums)
     found = product(cosines, sums)
-    return found * tl.exp(2.0 * damping * tl.load(cosines + POINT + tl.arange(0, POINTS)))
+    return found * tl.exp(2.0 * damping * points)
 
 
 @triton.jit
@@ -255,6 +269,7 @@ def weights_of_row(
     margin,
     classes,
     cosines,
+    points,
     reach,
     closest,
     HAS_MARGIN: tl.constexpr,
@@ -279,6 +294,7 @@ def weights_of_row(
             margin,
             classes,
             cosines,
+            points,
             s,
             reach,
             closest,
@@ -286,16 +302,17 @@ def weights_of_row(
             EVEN,
             BLOCK,
         )
-        weights = tl.where(of == s, found[None, :], weights)
+        weights = tl.where((of == s) | (segments == 1), found[None, :], weights)
     return segments, weights
 
 
 @triton.jit
 def integrate_few(
     weights,
-    cosines,
+    points,
     reach,
     closest,
+    start,
     clipped,
     rim,
     segments,
@@ -309,22 +326,67 @@ def integrate_few(
     Also the sums over all rivals of their slopes, and of slopes times margins.
     """
     lane = tl.arange(0, P)
-    of = lane // POINTS
-    used = of < segments
+    of = tl.where((segments > 1) | HAS_MARGIN, lane // POINTS, 0)
+    used = lane // POINTS < segments
     beginning = tl.arange(0, PLACES // P)[:, None] == 0
     weight = tl.sum(tl.where(beginning, tl.reshape(weights, (PLACES // P, P)), 0.0), 0)
     left_end, right_end = segment_ends(of, reach, closest)
-    point = tl.load(cosines + POINT + lane % POINTS)
+    point = tl.reshape(tl.broadcast_to(points[None, :], (P // POINTS, POINTS)), (P,))
     a = left_end + 0.5 * (right_end - left_end) * (1.0 + point) + closest
-    a = tl.where(used, a, 1e4)
+    a = tl.where(of < segments, a, 1e4)
+    shared = tl.where(of < segments, weight, 0.0)
     weight = tl.where(used, weight, 0.0)
     if HAS_MARGIN:
         # The last place is never used by a segment: it is for the rivals that the margin clips.
         last = lane == P - 1
         weight = tl.where(last, clipped, weight)
+        shared = weight
         a = tl.where(last, tl.where(clipped > 0.0, rim, 1e4), a)
     at = tl.zeros([1], tl.float32) + closest
-    log_p, slope, _ = integrate(a[None, :], weight[None, :], at, classes, PLACES // P, SEARCH)
+    log_classes = tl.log(classes + 0.0)
+    nodes = nodes_for(log_classes)
+    left, right, middle, height, tilt, curvature, ahead = interval(
+        a[None, :], weight[None, :], at, at - closest + start, log_classes, SEARCH
+    )
+    step = (right - left) / (nodes - 1)
+    # One segment alone is there twice or more, and each of its copies has nodes of its own.
+    copies = P // POINTS
+    group = PLACES // P
+    is_one = (segments > 1) | HAS_MARGIN
+    block = tl.arange(0, P // POINTS)
+    ahead_by = tl.where(is_one, 0, group * block).to(tl.float32)
+    stride = tl.where(is_one, group, group * copies)
+    same = tl.zeros([P // POINTS], tl.float32)
+    total, missed, slope = sums_over_nodes(
+        tl.reshape(a, (P // POINTS, POINTS)),
+        tl.reshape(shared, (P // POINTS, POINTS)),
+        left + step * ahead_by,
+        step + same,
+        middle + same,
+        height + same,
+        tilt + same,
+        any_of(ahead),
+        tl.cdiv(nodes, stride),
+        stride,
+        is_one,
+        True,
+        PLACES // P,
+    )
+    total = tl.where(is_one, tl.max(total, 0), tl.sum(total, 0))
+    missed = tl.where(is_one, tl.max(missed, 0), tl.sum(missed, 0))
+    slope = tl.where(is_one, slope, tl.sum(slope, 0)[None, :])
+    log_p, slope = log_p_and_slope(
+        a[None, :],
+        total,
+        missed,
+        tl.reshape(slope, (1, P)),
+        step,
+        middle,
+        height,
+        tilt,
+        curvature,
+        ahead,
+    )
     slope = tl.max(slope, 0)
     turning = tl.sum(tl.where(weight != 0.0, weight * slope * a, 0.0), 0)
     pull = tl.sum(tl.where(used, weight * slope, 0.0), 0)
@@ -337,9 +399,10 @@ def integrate_few(
 @triton.jit
 def log_p_of_weights(
     weights,
-    cosines,
+    points,
     reach,
     closest,
+    start,
     clipped,
     rim,
     segments,
@@ -348,12 +411,14 @@ def log_p_of_weights(
     SEARCH: tl.constexpr,
 ):
     """`integrate_few` with as few places as will do."""
-    if segments <= 1:
+    # With a margin the last place has to be free.
+    if segments <= (1 if HAS_MARGIN else 2):
         log_p, slopes, pull, turning = integrate_few(
             weights,
-            cosines,
+            points,
             reach,
             closest,
+            start,
             clipped,
             rim,
             segments,
@@ -363,34 +428,20 @@ def log_p_of_weights(
             SEARCH,
         )
     else:
-        if segments <= 3:
-            log_p, slopes, pull, turning = integrate_few(
-                weights,
-                cosines,
-                reach,
-                closest,
-                clipped,
-                rim,
-                segments,
-                classes,
-                HAS_MARGIN,
-                64,
-                SEARCH,
-            )
-        else:
-            log_p, slopes, pull, turning = integrate_few(
-                weights,
-                cosines,
-                reach,
-                closest,
-                clipped,
-                rim,
-                segments,
-                classes,
-                HAS_MARGIN,
-                128,
-                SEARCH,
-            )
+        log_p, slopes, pull, turning = integrate_few(
+            weights,
+            points,
+            reach,
+            closest,
+            start,
+            clipped,
+            rim,
+            segments,
+            classes,
+            HAS_MARGIN,
+            128,
+            SEARCH,
+        )
     return log_p, slopes, pull, turning
 
 

@@ -79,7 +79,7 @@ def few_classes_kernel(
     a = tl.where(rival, a, ABSENT)
     closest = tl.min(a, 1)
     w = tl.where(rival, 1.0, 0.0)
-    log_p, slope, _ = integrate(a, w, closest, classes, GROUP, SEARCH)
+    log_p, slope = integrate(a, w, closest, classes, GROUP, SEARCH)
 
     # A NaN, a logit of +inf, or none above -inf leaves log p undefined; a target at -inf cannot
     # win.

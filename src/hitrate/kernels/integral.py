@@ -88,37 +88,58 @@ def look(a, w, t):
 
 
 @triton.jit
-def interval(a, w, closest, log_classes, SEARCH: tl.constexpr):
+def any_of(truths):
+    """Whether one is true."""
+    return tl.max(truths.to(tl.int32), 0) > 0
+
+
+@triton.jit
+def nearer_the_peak(t, first, bend, ahead, low, high):
+    """The search's next place."""
+    sag = 1.0 - tl.exp(-0.7 * bend * bend)
+    # Behind: log A(t + s) = log(t + s), with log A a parabola in s (8).
+    behind = tl.where(ahead, 1.0, t)
+    s = tl.zeros_like(t)
+    for _ in range(2):
+        gap = tl.log(first / (behind + s)) - s * (bend + 0.5 * sag * s)
+        s = tl.maximum(s + gap / (bend + sag * s + 1.0 / (behind + s)), -0.9 * behind)
+    step = t + s
+    step = tl.where(step < high, step, 0.5 * (low + high))
+    # Ahead: t = A - bend (10).
+    newton = t + (first - bend - t) / (1.0 + sag + first * bend)
+    return tl.where(ahead, newton, step)
+
+
+@triton.jit
+def interval(a, w, closest, start, log_classes, SEARCH: tl.constexpr):
     """Ends of the interval of t that holds all but exp(-DROP) of the integrand, (8) to (11).
 
-    Also the integrand's log near its peak, whether the row is ahead, and Laplace's formula.
+    Also the integrand's log near its peak, whether the row is ahead, and Laplace's formula. The
+    search begins at start where the row is behind.
     """
-    height, first, bend = look(a, w, tl.zeros_like(closest))
-    ahead = height > AHEAD
-    t = tl.where(ahead, -0.5 * closest, first / (1.0 + first * bend))
-    height, first, bend = look(a, w, t)
+    t = tl.zeros_like(closest)
+    height, first, bend = tl.zeros_like(t), tl.zeros_like(t), tl.zeros_like(t)
     low = tl.zeros_like(t)
     high = tl.full(t.shape, float("inf"), tl.float32)
-    turns = 0
+    ahead = t > 0.0
+    # The first look, at 0, tells whether a row is ahead.
+    turns = -1
     while turns < SEARCH:
-        low, high = tl.where(first > t, t, low), tl.where(first > t, high, t)
-        sag = 1.0 - tl.exp(-0.7 * bend * bend)
-        # Behind: log A(t + s) = log(t + s), with log A a parabola in s (8).
-        behind = tl.where(ahead, 1.0, t)
-        s = tl.zeros_like(t)
-        for _ in tl.static_range(2):
-            gap = tl.log(first / (behind + s)) - s * (bend + 0.5 * sag * s)
-            s = tl.maximum(s + gap / (bend + sag * s + 1.0 / (behind + s)), -0.9 * behind)
-        step = t + s
-        step = tl.where(step < high, step, 0.5 * (low + high))
-        # Ahead: t = A - bend (10).
-        newton = t + (first - bend - t) / (1.0 + sag + first * bend)
-        t = tl.where(ahead, newton, step)
         height, first, bend = look(a, w, t)
-        # Half a standard deviation from the peak is near enough.
-        gap = first - t - tl.where(ahead, bend, 0.0)
-        off = (gap * gap > 0.25 * (1.0 + first * bend)) & ((first > TINY) | (ahead == 0))
-        turns = tl.where(tl.max(off.to(tl.int32), 0) > 0, turns + 1, SEARCH)
+        if turns < 0:
+            ahead = height > AHEAD
+            t = tl.maximum(start, first / (1.0 + first * bend))
+            # Further ahead no float32 is as small as 1 - p.
+            t = tl.where(ahead, tl.where(closest < 26.0, -0.5 * closest, 0.0), t)
+            turns += 1
+        else:
+            # Half a standard deviation from the peak is near enough.
+            gap = first - t - tl.where(ahead, bend, 0.0)
+            off = (gap * gap > 0.25 * (1.0 + first * bend)) & ((first > TINY) | (ahead == 0))
+            turns = tl.where(any_of(off) & (turns < SEARCH - 1), turns + 1, SEARCH)
+            if turns < SEARCH:
+                low, high = tl.where(first > t, t, low), tl.where(first > t, high, t)
+                t = nearer_the_peak(t, first, bend, ahead, low, high)
 
     # Behind (9).
     tilt = first - t
@@ -129,24 +150,25 @@ def interval(a, w, closest, log_classes, SEARCH: tl.constexpr):
     )
     left = t - (tl.sqrt(tilt * tilt + 2.0 * curvature * (DROP + 2.0)) - tilt) / curvature
     # Ahead (11).
-    level = DROP + log_classes + tl.log(1.0 + tl.abs(t))
-    level = level + 0.5 * t * t - height - tl.log(first)
-    radius = tl.sqrt(tl.maximum(level - LOG_SQRT_2PI - 0.25 * closest * closest, 1.0))
-    middle = -0.5 * closest
-    beyond = tl.sqrt(2.0 * level) - closest
-    nearest = middle - radius
-    # To the left of any place log prod Phi lies under its tangent parabola there: half way down,
-    # where many rivals have begun to catch up, that parabola is steep.
-    halfway = 0.5 * (t + nearest)
-    lower, falling, bending = look(a, w, halfway)
-    needed = tl.maximum(lower + level + 2.0, 0.0)
-    steep = falling * bending
-    further = (tl.sqrt(falling * falling + 2.0 * steep * needed) - falling) / tl.maximum(
-        steep, TINY
-    )
-    nearest = tl.maximum(nearest, halfway - further)
-    left = tl.where(ahead, nearest, left)
-    right = tl.where(ahead, tl.where(radius > -middle, beyond, middle + radius), right)
+    if any_of(ahead):
+        level = DROP + log_classes + tl.log(1.0 + tl.abs(t))
+        level = level + 0.5 * t * t - height - tl.log(first)
+        radius = tl.sqrt(tl.maximum(level - LOG_SQRT_2PI - 0.25 * closest * closest, 1.0))
+        middle = -0.5 * closest
+        beyond = tl.sqrt(2.0 * level) - closest
+        nearest = middle - radius
+        # To the left of any place log prod Phi lies under its tangent parabola there: half way
+        # down, where many rivals have begun to catch up, that parabola is steep.
+        halfway = 0.5 * (t + nearest)
+        lower, falling, bending = look(a, w, halfway)
+        needed = tl.maximum(lower + level + 2.0, 0.0)
+        steep = falling * bending
+        further = (tl.sqrt(falling * falling + 2.0 * steep * needed) - falling) / tl.maximum(
+            steep, TINY
+        )
+        nearest = tl.maximum(nearest, halfway - further)
+        left = tl.where(ahead, nearest, left)
+        right = tl.where(ahead, tl.where(radius > -middle, beyond, middle + radius), right)
     return left, right, t, height, tilt, curvature, ahead
 
 
@@ -158,17 +180,26 @@ def lower_tail(x):
 
 
 @triton.jit
-def integrate(a, w, closest, classes, GROUP: tl.constexpr, SEARCH: tl.constexpr):
-    """log p (R,), its slope (R, P) in margins of weight one, and the sum of all slopes (R,).
+def sums_over_nodes(
+    a,
+    w,
+    left,
+    step,
+    middle,
+    height,
+    tilt,
+    is_ahead,
+    turns,
+    stride,
+    is_one,
+    ONE: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    """Sums over nodes of the integrand (R,), of that of 1 - p (R,), and of slopes (R, P).
 
-    Nodes are taken GROUP at a time, as many as bring the rule's error near float32's rounding.
+    GROUP nodes at a time, the next ones `stride` further. If ONE and `is_one`, all rows are parts
+    of one, with the same nodes.
     """
-    log_classes = tl.log(classes + 0.0)
-    nodes = tl.maximum(4 * tl.ceil(3.0 + 0.9 * log_classes).to(tl.int32), 16)
-    left, right, middle, height, tilt, curvature, ahead = interval(
-        a, w, closest, log_classes, SEARCH
-    )
-    reference = height - 0.5 * middle * middle
     # The integrand is measured from its value at the middle, the linear parts of all rivals
     # together: far behind, heights of thousands would leave no digits for their differences.
     at_middle = a + middle[:, None]
@@ -180,16 +211,14 @@ def integrate(a, w, closest, classes, GROUP: tl.constexpr, SEARCH: tl.constexpr)
     linear = tl.where(far, excess, -hazard_0)[:, None, :]
     bow = tl.where(far, 0.5, 0.0)[:, None, :]
 
-    step = (right - left) / (nodes - 1)
-    # Sums over nodes are taken for each place in a group, and put together at the end.
+    # Sums are taken for each place in a group, and put together at the end.
     within = tl.arange(0, GROUP)
     first = left[:, None] + step[:, None] * within.to(tl.float32)[None, :]  # (R, GROUP)
     totals = tl.zeros_like(first)
-    pulls = tl.zeros_like(first)
     misses = tl.zeros_like(first)
     slopes = tl.zeros_like(first[:, :, None] + a[:, None, :])  # (R, GROUP, P)
-    for start in range(0, nodes, GROUP):
-        t = first + (step * start)[:, None]
+    for turn in range(turns):
+        t = first + (step * (turn * stride))[:, None]
         x = a[:, None, :] + t[:, :, None]
         log_cdf, hazard, flat = log_cdf_and_hazard(x)
         # What was far behind at the middle is measured by log Phi + x^2 / 2, ahead or not.
@@ -198,18 +227,25 @@ def integrate(a, w, closest, classes, GROUP: tl.constexpr, SEARCH: tl.constexpr)
         flat = tl.where(x < 0.0, flat, log_cdf + 0.5 * x * x)
         bend = tl.where(bow > 0.0, flat, log_cdf) - base + e * (linear - bow * e)
         bent = tl.sum(w[:, None, :] * bend, 2)  # (R, GROUP)
-        hazards = tl.sum(w[:, None, :] * hazard, 2)
+        if ONE:
+            bent = tl.where(is_one, tl.sum(bent, 0)[None, :], bent)
         weight = tl.exp(d * (tilt[:, None] - 0.5 * d) + bent)
         totals += weight
-        pulls += weight * hazards
         slopes += hazard * weight[:, :, None]
-        # By parts: 1 - p = int Phi(t) d(prod Phi), a sum of positive terms.
-        level = height[:, None] + (tilt + middle)[:, None] * d + bent
-        misses += lower_tail(t) * tl.exp(tl.minimum(level, 0.0)) * hazards
-    total = tl.sum(totals, 1)
-    missed = tl.sum(misses, 1)
-    slope = tl.sum(slopes, 1)
-    pull = tl.sum(pulls, 1)
+        if is_ahead:
+            # By parts: 1 - p = int Phi(t) d(prod Phi), a sum of positive terms.
+            hazards = tl.sum(w[:, None, :] * hazard, 2)
+            if ONE:
+                hazards = tl.where(is_one, tl.sum(hazards, 0)[None, :], hazards)
+            level = height[:, None] + (tilt + middle)[:, None] * d + bent
+            misses += lower_tail(t) * tl.exp(tl.minimum(level, 0.0)) * hazards
+    return tl.sum(totals, 1), tl.sum(misses, 1), tl.sum(slopes, 1)
+
+
+@triton.jit
+def log_p_and_slope(a, total, missed, slope, step, middle, height, tilt, curvature, ahead):
+    """log p (R,) and its slope (R, P) in margins of weight one, from sums over nodes."""
+    reference = height - 0.5 * middle * middle
     scale = reference + tl.log(step) - LOG_SQRT_2PI
     missed = tl.minimum(missed * step, 1.0)
     log_p = tl.where(
@@ -219,12 +255,44 @@ def integrate(a, w, closest, classes, GROUP: tl.constexpr, SEARCH: tl.constexpr)
     )
     share = tl.where(ahead, tl.exp(tl.minimum(scale - log_p, 80.0)), 1.0 / total)
     slope *= share[:, None]
-    pull *= share
-
     peak = middle + tilt / curvature
     remote = peak > REMOTE
-    laplace = reference + 0.5 * (tilt * tilt / curvature - tl.log(curvature))
-    _, at_peak, _ = log_cdf_and_hazard(a + tl.where(remote, peak, 0.0)[:, None])
-    slope = tl.where(remote[:, None], at_peak, slope)
-    pull = tl.where(remote, tl.sum(w * at_peak, 1), pull)
-    return tl.where(remote, laplace, log_p), slope, pull
+    if any_of(remote):
+        laplace = reference + 0.5 * (tilt * tilt / curvature - tl.log(curvature))
+        _, at_peak, _ = log_cdf_and_hazard(a + tl.where(remote, peak, 0.0)[:, None])
+        slope = tl.where(remote[:, None], at_peak, slope)
+        log_p = tl.where(remote, laplace, log_p)
+    return log_p, slope
+
+
+@triton.jit
+def nodes_for(log_classes):
+    """As many as bring the rule's error near float32's rounding."""
+    return tl.maximum(4 * tl.ceil(3.0 + 0.9 * log_classes).to(tl.int32), 16)
+
+
+@triton.jit
+def integrate(a, w, closest, classes, GROUP: tl.constexpr, SEARCH: tl.constexpr):
+    """log p (R,), and its slope (R, P) in margins of weight one."""
+    log_classes = tl.log(classes + 0.0)
+    nodes = nodes_for(log_classes)
+    left, right, middle, height, tilt, curvature, ahead = interval(
+        a, w, closest, tl.zeros_like(closest), log_classes, SEARCH
+    )
+    step = (right - left) / (nodes - 1)
+    total, missed, slope = sums_over_nodes(
+        a,
+        w,
+        left,
+        step,
+        middle,
+        height,
+        tilt,
+        any_of(ahead),
+        tl.cdiv(nodes, GROUP),
+        GROUP,
+        False,
+        False,
+        GROUP,
+    )
+    return log_p_and_slope(a, total, missed, slope, step, middle, height, tilt, curvature, ahead)

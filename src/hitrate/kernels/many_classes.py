@@ -9,6 +9,7 @@ import triton.language as tl
 from hitrate.kernels.chebyshev import (
     FACTS,
     PLACES,
+    POINT,
     POINTS,
     POWERS,
     coefficients_of,
@@ -56,9 +57,11 @@ def compress(
     own, y, _, scale, astray = read_row(
         logits, target, sigma, weight, row, classes, noise, ignore_index, SIGMAS, WEIGHTS
     )
-    top, closest, reach, clipped, undefined, decided = survey(
+    top, closest, reach, start, clipped, undefined, decided = survey(
         here, own, y, scale, margin, classes, HAS_MARGIN, BLOCK
     )
+    cosines = table + WAVES
+    points = tl.load(cosines + POINT + tl.arange(0, POINTS))
     segments, weights = weights_of_row(
         here,
         top,
@@ -67,7 +70,8 @@ def compress(
         scale,
         margin,
         classes,
-        table + WAVES,
+        cosines,
+        points,
         reach,
         closest,
         HAS_MARGIN,
@@ -81,6 +85,7 @@ def compress(
     tl.store(facts + 3, clipped)
     tl.store(facts + 4, segments.to(tl.float32))
     tl.store(facts + 5, top)
+    tl.store(facts + 6, start)
     tl.store(facts + FACTS + place(), weights)
 
 
@@ -123,6 +128,7 @@ def integrate_kept(
     link_b = number_of(b_at, link_b, MOVING & 4)
     row = tl.program_id(0).to(tl.int64)
     cosines = table + WAVES
+    points = tl.load(cosines + POINT + tl.arange(0, POINTS))
     own, _, part, scale, _ = read_row(
         logits, target, sigma, weight, row, classes, noise, ignore_index, SIGMAS, WEIGHTS
     )
@@ -132,10 +138,11 @@ def integrate_kept(
     state = tl.load(facts + 2)
     clipped = tl.load(facts + 3)
     segments = tl.load(facts + 4).to(tl.int32)
+    start = tl.load(facts + 6)
     weights = tl.load(facts + FACTS + place())
     rim = tl.minimum(margin * scale, FARTHEST)
     log_p, slopes, pull, turning = log_p_of_weights(
-        weights, cosines, reach, closest, clipped, rim, segments, classes, HAS_MARGIN, SEARCH
+        weights, points, reach, closest, start, clipped, rim, segments, classes, HAS_MARGIN, SEARCH
     )
     value, factor = conclude(
         log_p, own, scale, part, state == 2.0, state == 1.0, link_a, link_b, LINK

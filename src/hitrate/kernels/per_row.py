@@ -4,6 +4,8 @@ import triton
 import triton.language as tl
 
 from hitrate.kernels.chebyshev import (
+    POINT,
+    POINTS,
     POWERS,
     coefficients_of,
     log_p_of_weights,
@@ -133,18 +135,32 @@ def per_row_kernel(
     row = tl.program_id(0).to(tl.int64)
     here = logits + row * classes
     cosines = table + WAVES
+    points = tl.load(cosines + POINT + tl.arange(0, POINTS))
     own, y, part, scale, astray = read_row(
         logits, target, sigma, weight, row, classes, noise, ignore_index, SIGMAS, WEIGHTS
     )
-    top, closest, reach, clipped, undefined, decided = survey(
+    top, closest, reach, start, clipped, undefined, decided = survey(
         here, own, y, scale, margin, classes, HAS_MARGIN, BLOCK
     )
     segments, weights = weights_of_row(
-        here, top, own, y, scale, margin, classes, cosines, reach, closest, HAS_MARGIN, EVEN, BLOCK
+        here,
+        top,
+        own,
+        y,
+        scale,
+        margin,
+        classes,
+        cosines,
+        points,
+        reach,
+        closest,
+        HAS_MARGIN,
+        EVEN,
+        BLOCK,
     )
     rim = tl.minimum(margin * scale, FARTHEST)
     log_p, slopes, pull, turning = log_p_of_weights(
-        weights, cosines, reach, closest, clipped, rim, segments, classes, HAS_MARGIN, SEARCH
+        weights, points, reach, closest, start, clipped, rim, segments, classes, HAS_MARGIN, SEARCH
     )
     value, factor = conclude(
         log_p, own, scale, part, undefined | astray, decided, link_a, link_b, LINK
