@@ -96,7 +96,7 @@ def reach_of(few, closest, classes):
     for turn in range(4):
         # Newton's steps from the left stay on the left.
         t += step
-        _, first, bend = look(few, ones, t)
+        _, first, bend, _, _, _ = look(few, ones, t)
         leads = tl.where(turn == 0, (first < 0.4).to(tl.int32), leads)
         curvature = 1.0 + first * bend
         step = tl.maximum(first - t, 0.0) / curvature
@@ -325,13 +325,18 @@ def integrate_few(
 
     Also the sums over all rivals of their slopes, and of slopes times margins.
     """
+    blocks: tl.constexpr = P // POINTS
+    group: tl.constexpr = PLACES // P
+    # One segment alone is there twice or more, and each of its copies has nodes of its own; not
+    # with a margin, whose clipped rivals need a place too.
+    is_one = (segments > 1) | HAS_MARGIN
     lane = tl.arange(0, P)
-    of = tl.where((segments > 1) | HAS_MARGIN, lane // POINTS, 0)
+    of = tl.where(is_one, lane // POINTS, 0)
     used = lane // POINTS < segments
-    beginning = tl.arange(0, PLACES // P)[:, None] == 0
-    weight = tl.sum(tl.where(beginning, tl.reshape(weights, (PLACES // P, P)), 0.0), 0)
+    beginning = tl.arange(0, group)[:, None] == 0
+    weight = tl.sum(tl.where(beginning, tl.reshape(weights, (group, P)), 0.0), 0)
     left_end, right_end = segment_ends(of, reach, closest)
-    point = tl.reshape(tl.broadcast_to(points[None, :], (P // POINTS, POINTS)), (P,))
+    point = tl.reshape(tl.broadcast_to(points[None, :], (blocks, POINTS)), (P,))
     a = left_end + 0.5 * (right_end - left_end) * (1.0 + point) + closest
     a = tl.where(of < segments, a, 1e4)
     shared = tl.where(of < segments, weight, 0.0)
@@ -345,22 +350,19 @@ def integrate_few(
     at = tl.zeros([1], tl.float32) + closest
     log_classes = tl.log(classes + 0.0)
     nodes = nodes_for(log_classes)
-    left, right, middle, height, tilt, curvature, ahead = interval(
+    left, right, middle, height, tilt, curvature, ahead, base, linear = interval(
         a[None, :], weight[None, :], at, at - closest + start, log_classes, SEARCH
     )
     step = (right - left) / (nodes - 1)
-    # One segment alone is there twice or more, and each of its copies has nodes of its own.
-    copies = P // POINTS
-    group = PLACES // P
-    is_one = (segments > 1) | HAS_MARGIN
-    block = tl.arange(0, P // POINTS)
-    ahead_by = tl.where(is_one, 0, group * block).to(tl.float32)
-    stride = tl.where(is_one, group, group * copies)
-    same = tl.zeros([P // POINTS], tl.float32)
+    further = tl.where(is_one, 0, group * tl.arange(0, blocks)).to(tl.float32)
+    stride = tl.where(is_one, group, group * blocks)
+    same = tl.zeros([blocks], tl.float32)
     total, missed, slope = sums_over_nodes(
-        tl.reshape(a, (P // POINTS, POINTS)),
-        tl.reshape(shared, (P // POINTS, POINTS)),
-        left + step * ahead_by,
+        tl.reshape(a, (blocks, POINTS)),
+        tl.reshape(shared, (blocks, POINTS)),
+        tl.reshape(base, (blocks, POINTS)),
+        tl.reshape(linear, (blocks, POINTS)),
+        left + step * further,
         step + same,
         middle + same,
         height + same,
@@ -370,7 +372,7 @@ def integrate_few(
         stride,
         is_one,
         True,
-        PLACES // P,
+        group,
     )
     total = tl.where(is_one, tl.max(total, 0), tl.sum(total, 0))
     missed = tl.where(is_one, tl.max(missed, 0), tl.sum(missed, 0))
@@ -390,9 +392,7 @@ def integrate_few(
     slope = tl.max(slope, 0)
     turning = tl.sum(tl.where(weight != 0.0, weight * slope * a, 0.0), 0)
     pull = tl.sum(tl.where(used, weight * slope, 0.0), 0)
-    slopes = tl.reshape(
-        tl.broadcast_to(slope[None, :], (PLACES // P, P)), (PLACES // POINTS, POINTS)
-    )
+    slopes = tl.reshape(tl.broadcast_to(slope[None, :], (group, P)), (PLACES // POINTS, POINTS))
     return tl.max(log_p, 0), slopes, pull, turning
 
 

@@ -76,15 +76,19 @@ def log_cdf_and_hazard(x):
 
 @triton.jit
 def look(a, w, t):
-    """Sum of log Phi(a + t), its derivative A, and -(its second derivative) / A: each (R,)."""
+    """Sum of log Phi(a + t), its derivative A, and -(its second derivative) / A: each (R,).
+
+    Also what they are made of, (R, P) each.
+    """
     x = a + t[:, None]
-    log_cdf, hazard, _ = log_cdf_and_hazard(x)
+    log_cdf, hazard, flat = log_cdf_and_hazard(x)
     # h (x + h) tends to 1, and x + h to 0 by cancellation, far behind.
     inverse = 1.0 / tl.maximum(x * x, 1.0)
     second = tl.where(x < -8.0, 1.0 - inverse + 6.0 * inverse * inverse, hazard * (x + hazard))
     height = tl.sum(w * log_cdf, 1)
     first = tl.maximum(tl.sum(w * hazard, 1), TINY)
-    return height, first, tl.maximum(tl.sum(w * second, 1) / first, 1e-30)
+    bend = tl.maximum(tl.sum(w * second, 1) / first, 1e-30)
+    return height, first, bend, log_cdf, hazard, flat
 
 
 @triton.jit
@@ -114,18 +118,20 @@ def nearer_the_peak(t, first, bend, ahead, low, high):
 def interval(a, w, closest, start, log_classes, SEARCH: tl.constexpr):
     """Ends of the interval of t that holds all but exp(-DROP) of the integrand, (8) to (11).
 
-    Also the integrand's log near its peak, whether the row is ahead, and Laplace's formula. The
-    search begins at start where the row is behind.
+    Also the integrand's log near its peak, whether the row is ahead, Laplace's formula, and each
+    rival's log Phi near the peak and its slope, with another sign. The search begins at start
+    where the row is behind.
     """
     t = tl.zeros_like(closest)
     height, first, bend = tl.zeros_like(t), tl.zeros_like(t), tl.zeros_like(t)
     low = tl.zeros_like(t)
     high = tl.full(t.shape, float("inf"), tl.float32)
     ahead = t > 0.0
+    log_cdf, hazard, flat = tl.zeros_like(a), tl.zeros_like(a), tl.zeros_like(a)
     # The first look, at 0, tells whether a row is ahead.
     turns = -1
     while turns < SEARCH:
-        height, first, bend = look(a, w, t)
+        height, first, bend, log_cdf, hazard, flat = look(a, w, t)
         if turns < 0:
             ahead = height > AHEAD
             t = tl.maximum(start, first / (1.0 + first * bend))
@@ -160,7 +166,7 @@ def interval(a, w, closest, start, log_classes, SEARCH: tl.constexpr):
         # To the left of any place log prod Phi lies under its tangent parabola there: half way
         # down, where many rivals have begun to catch up, that parabola is steep.
         halfway = 0.5 * (t + nearest)
-        lower, falling, bending = look(a, w, halfway)
+        lower, falling, bending, _, _, _ = look(a, w, halfway)
         needed = tl.maximum(lower + level + 2.0, 0.0)
         steep = falling * bending
         further = (tl.sqrt(falling * falling + 2.0 * steep * needed) - falling) / tl.maximum(
@@ -169,7 +175,15 @@ def interval(a, w, closest, start, log_classes, SEARCH: tl.constexpr):
         nearest = tl.maximum(nearest, halfway - further)
         left = tl.where(ahead, nearest, left)
         right = tl.where(ahead, tl.where(radius > -middle, beyond, middle + radius), right)
-    return left, right, t, height, tilt, curvature, ahead
+    # The integrand is measured from its value at t, the linear parts of all rivals together: far
+    # behind, heights of thousands would leave no digits for their differences (31).
+    x = a + t[:, None]
+    far = x < -8.0
+    inverse = 1.0 / tl.maximum(x * x, 1.0)
+    excess = (1.0 - inverse * (2.0 - 10.0 * inverse)) / tl.where(far, x, 1.0)
+    base = tl.where(far, flat, log_cdf)
+    linear = tl.where(far, excess, -hazard)
+    return left, right, t, height, tilt, curvature, ahead, base, linear
 
 
 @triton.jit
@@ -183,6 +197,8 @@ def lower_tail(x):
 def sums_over_nodes(
     a,
     w,
+    base,
+    linear,
     left,
     step,
     middle,
@@ -200,17 +216,8 @@ def sums_over_nodes(
     GROUP nodes at a time, the next ones `stride` further. If ONE and `is_one`, all rows are parts
     of one, with the same nodes.
     """
-    # The integrand is measured from its value at the middle, the linear parts of all rivals
-    # together: far behind, heights of thousands would leave no digits for their differences.
-    at_middle = a + middle[:, None]
-    log_cdf_0, hazard_0, flat_0 = log_cdf_and_hazard(at_middle)
-    far = at_middle < -8.0
-    inverse = 1.0 / tl.maximum(at_middle * at_middle, 1.0)
-    excess = (1.0 - inverse * (2.0 - 10.0 * inverse)) / tl.where(far, at_middle, 1.0)
-    base = tl.where(far, flat_0, log_cdf_0)[:, None, :]
-    linear = tl.where(far, excess, -hazard_0)[:, None, :]
-    bow = tl.where(far, 0.5, 0.0)[:, None, :]
-
+    base, linear = base[:, None, :], linear[:, None, :]
+    bow = tl.where(a + middle[:, None] < -8.0, 0.5, 0.0)[:, None, :]
     # Sums are taken for each place in a group, and put together at the end.
     within = tl.arange(0, GROUP)
     first = left[:, None] + step[:, None] * within.to(tl.float32)[None, :]  # (R, GROUP)
@@ -276,13 +283,15 @@ def integrate(a, w, closest, classes, GROUP: tl.constexpr, SEARCH: tl.constexpr)
     """log p (R,), and its slope (R, P) in margins of weight one."""
     log_classes = tl.log(classes + 0.0)
     nodes = nodes_for(log_classes)
-    left, right, middle, height, tilt, curvature, ahead = interval(
+    left, right, middle, height, tilt, curvature, ahead, base, linear = interval(
         a, w, closest, tl.zeros_like(closest), log_classes, SEARCH
     )
     step = (right - left) / (nodes - 1)
     total, missed, slope = sums_over_nodes(
         a,
         w,
+        base,
+        linear,
         left,
         step,
         middle,

@@ -46,9 +46,8 @@ def read_row(
 ):
     """A row's own logit, class, part in the loss, 1 / sigma; and whether its target is no class."""
     one = tl.zeros([1], tl.int64) + row
-    y, part, astray = classify(
-        tl.load(target + one), one >= 0, weight, classes, ignore_index, WEIGHTS
-    )
+    y = tl.load(target + row).to(tl.int64) + 0 * one
+    y, part, astray = classify(y, one >= 0, weight, classes, ignore_index, WEIGHTS)
     # Compared with every class, for which 32 bits are enough.
     y = tl.max(y, 0).to(tl.int32)
     own = tl.load(logits + row * classes + y).to(tl.float32)
