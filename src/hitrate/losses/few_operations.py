@@ -1,127 +1,180 @@
-"""A loss of the softmax in few torch operations, on a CPU: value and gradient at once.
+"""A loss of the softmax in few operations, on a CPU: value and gradient at once.
 
 Step by step, autograd records some forty operations, most of them on a number per row; for small
-batches that is all the time there is. Here they run unrecorded, and the gradient is made with the
-value. Derivatives of the gradient go step by step.
+batches that is all the time there is. Here they run unrecorded, those on a number per row in numpy
+on the same memory, and the gradient is made with the value. Derivatives of the gradient go step by
+step.
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hitrate.links import Link
 from hitrate.losses.asked import Asked, step_by_step
-from hitrate.losses.reduction import Batch
-from hitrate.probability.arguments import Core, is_number
+from hitrate.losses.numpy_links import in_numpy
+from hitrate.losses.reduction import REDUCTIONS, Batch, Options
+from hitrate.probability import arguments
+from hitrate.probability.arguments import is_number
 from hitrate.probability.dispatch import is_transformed
-from hitrate.probability.execution import full_precision
+from hitrate.probability.execution import BLOCK
 
-# Below, probabilities lose digits.
+Array = npt.NDArray[Any]
+
+# Below, numbers lose digits.
 SMALL = {torch.float32: 1e-30, torch.float64: 1e-290}
+# Scores up to here have exponentials, and ratios of them, that float32 holds.
+USUAL = 30.0
 
 
 def why_not(asked: Asked) -> str:
-    """What keeps a loss from this way, "" if nothing does; the dispatch knows the rest."""
-    logits, _, sigma, link, _, options, _ = asked
+    """What keeps a loss from this way, "" if nothing does; what is wrong complains later.
+
+    The dispatch knows the rest.
+    """
+    logits, target, sigma, link, _, options, _ = asked
     if type(logits) not in (Tensor, torch.nn.Parameter) or is_transformed(logits):
         return "logits of this type go step by step"
     if not is_number(sigma) or not 1e-30 < sigma < 1e30:
         return "sigma is no number of the usual size"
     if link.formula is None or link.of_batch:
         return f"{type(link).__name__} has no formula"
+    # A compiler would trace the search for names, and stays away anyway.
+    if not torch.compiler.is_compiling() and in_numpy(link.formula) is None:
+        return f"the formula of {type(link).__name__} has names of its own"
     if any(isinstance(n, Tensor) and n.requires_grad for n in link.numbers):
         return "a number of the link wants a gradient"
-    weight = options.weight
-    if weight is not None and (not isinstance(weight, Tensor) or weight.requires_grad):
+    rows, classes = logits.shape
+    if not rows or classes < 2 or not logits.is_floating_point():
+        return "there are no rows of classes"
+    if not isinstance(target, Tensor) or target.shape != (rows,) or not target.is_cpu:
+        return "there is not one class per row"
+    if target.dtype not in arguments.INDEX_DTYPES:
+        return "targets are no class indices"
+    weight, smoothing = options.weight, options.label_smoothing
+    if options.reduction not in REDUCTIONS or not (is_number(smoothing) and 0 <= smoothing <= 1):
+        return "the options are wrong, or more than numbers"
+    if weight is None:
+        return ""
+    if not isinstance(weight, Tensor) or weight.requires_grad or weight.shape != (classes,):
         return "the weights want more than a number each"
     return ""
 
 
-def softmax_loss(batch: Batch, sigma: float, link: Link, core: Core) -> Tensor:
-    """The loss of rows with a class each."""
-    loss: Tensor = SoftmaxLoss.apply(  # type: ignore[no-untyped-call]
-        batch.logits, batch, sigma, link, core
-    )
-    return loss.reshape(batch.layout) if batch.options.reduction == "none" else loss
-
-
-def _behind(logits: Tensor, column: Tensor, sigma: float) -> Tensor:
-    """log p (N, 1) where p itself would be too small a number."""
-    return torch.log_softmax(logits / sigma, 1).gather(1, column)
-
-
-def _parts(batch: Batch) -> tuple[Tensor | None, float, Tensor | None]:
-    """Weights of rows (N, 1), their sum, and which rows are out; None for all 1 and for none."""
-    assert batch.ignored is not None
-    weight = batch.options.weight
-    if weight is None:
-        if not bool(batch.ignored.any()):
-            return None, len(batch.logits), None
-        return None, float((~batch.ignored).sum()), batch.ignored[:, None]
-    part = weight.to(batch.logits)[batch.target].masked_fill_(batch.ignored, 0.0)[:, None]
-    return part, float(part.sum()), part == 0
+def softmax_loss(asked: Asked) -> Tensor:
+    """The loss of rows with a class each, for which nothing speaks against it."""
+    logits, target, *rest = asked
+    if logits.dtype not in SMALL:
+        logits = logits.float()
+    loss: Tensor = SoftmaxLoss.apply(logits, target, rest)  # type: ignore[no-untyped-call]
+    return loss
 
 
 class SoftmaxLoss(torch.autograd.Function):
-    """The loss, which keeps its gradient."""
+    """The loss, which keeps what its gradient is made of."""
 
     @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, batch: Batch, sigma: float, link: Link, core: Core
-    ) -> Tensor:
-        """The value, and the gradient but for what comes from above."""
-        options, column = batch.options, batch.target[:, None]
-        assert batch.ignored is not None and link.formula is not None
-        with full_precision(logits) if torch.is_autocast_enabled("cpu") else nullcontext():
-            p = torch.softmax(logits if sigma == 1 else logits / sigma, 1)
-            own = p.gather(1, column)
-            p.scatter_(1, column, 0.0)
-            # 1 - p as a sum, which keeps its digits where p is near 1.
-            missing = p.sum(1, keepdim=True)
-            log_p = torch.where(missing < 0.5, torch.log1p(-missing), own.log())
-            if not bool((own > SMALL[p.dtype]).all()):
-                log_p = torch.where(own > SMALL[p.dtype], log_p, _behind(logits, column, sigma))
-            value, slope = link.formula(log_p, *link.numbers)
-            part, total, out = _parts(batch)
+    def forward(ctx: Any, logits: Tensor, target: Tensor, rest: list[Any]) -> Tensor:
+        """The value, and two factors of the gradient: one per class, one per row."""
+        sigma, link, _, options, call = rest
+        formula, numbers = in_numpy(link.formula), link.numbers
+        assert formula is not None
+        # As in torch, what is infinite or not a number shows in the loss, and nowhere else.
+        with np.errstate(all="ignore"):
+            classes, ignored = _classes(target, logits.shape[1], options, call)
+            log_p, pull, share = _softmax(logits, classes, sigma)
+            value, slope = formula(log_p, *map(float, numbers))
+            part, total, out = _parts(classes, ignored, options, logits)
             if part is not None:
                 value, slope = value * part, slope * part
             if out is not None:
                 # Without part in the loss a row adds nothing, be it infinite or not a number.
-                value, slope = value.masked_fill(out, 0.0), slope.masked_fill(out, 0.0)
-            value = value[:, 0] if options.reduction == "none" else value.sum()
+                value, slope = np.where(out, 0.0, value), np.where(out, 0.0, slope)
+                pull[out] = 0.0
             scale = -1 / sigma
+            if options.reduction != "none":
+                value = np.add.reduce(value)
             if options.reduction == "mean":
                 value = value / total
                 scale = scale / total if total else 0.0
-            gradient = None
-            if ctx.needs_input_grad[0]:
-                slope = slope * scale
-                gradient = p.mul_(slope).scatter_(1, column, (slope * missing).neg_())
-                if out is not None:
-                    # What is out may have held anything.
-                    gradient.masked_fill_(out, 0.0)
+            slope = np.multiply(slope, scale * share, dtype=share.dtype)
         # Numbers that move too: the gradient has to be of the value that they gave.
-        moving = [number for number in link.numbers if isinstance(number, Tensor)]
-        ctx.save_for_backward(logits, gradient, *moving)
-        # Without the logits, which are let go with what was saved.
-        ctx.batch = replace(batch, logits=logits.new_empty(0))
-        ctx.sigma, ctx.link, ctx.core = sigma, link, core
-        found: Tensor = value
-        return found
+        moving = [number for number in numbers if isinstance(number, Tensor)]
+        factors = torch.from_numpy(pull), torch.from_numpy(slope[:, None])
+        ctx.save_for_backward(logits, target, *factors, *moving)
+        ctx.rest = rest
+        return torch.from_numpy(np.asarray(value, share.dtype))
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient, in steps if it will be differentiated itself."""
-        rest = (None, None, None, None)
-        logits, gradient, *_ = ctx.saved_tensors
+        logits, target, pull, slope, *_ = ctx.saved_tensors
         if not torch.is_grad_enabled():
-            return gradient * (upstream[:, None] if upstream.dim() else upstream), *rest
-        batch = replace(ctx.batch, logits=logits)
-        loss = step_by_step(batch, ctx.sigma, ctx.link, ctx.core)
-        above = upstream.reshape(loss.shape)
-        return torch.autograd.grad(loss, logits, above, create_graph=True)[0], *rest
+            return pull * (slope * (upstream[:, None] if upstream.dim() else upstream)), None, None
+        sigma, link, core, options, call = ctx.rest
+        loss = step_by_step(Batch.of(logits, target, options, call), sigma, link, core)
+        return torch.autograd.grad(loss, logits, upstream, create_graph=True)[0], None, None
+
+
+def _classes(
+    target: Tensor, count: int, options: Options, call: object
+) -> tuple[Array, Array | None]:
+    """Class indices (N,), checked; and which rows are ignored (N,), None for none."""
+    classes, ignored = target.long().numpy(), None
+    # As unsigned numbers, those below 0 are the largest.
+    if np.maximum.reduce(classes.view(np.uint64)) < count and not 0 <= options.ignore_index < count:
+        return classes, None
+    ignored = classes == options.ignore_index
+    classes = np.where(ignored, 0, classes)
+    arguments.check_range(torch.from_numpy(classes), count, call)
+    return classes, ignored if ignored.any() else None
+
+
+def _softmax(logits: Tensor, classes: Array, sigma: float) -> tuple[Array, Array, Array]:
+    """log p (N,), and two factors of -sigma times its gradient: pull (N, C) and share (N,)."""
+    scores = logits if sigma == 1 else logits / sigma
+    # Torch shares larger work among threads.
+    odds = _exponentials(scores.numpy()) if scores.numel() < BLOCK else None
+    is_plain = odds is not None
+    if odds is None:
+        odds = torch.softmax(scores, 1).contiguous().numpy()
+    # The targets' places, as the numbers lie in memory.
+    own_place = np.arange(0, odds.size, odds.shape[1]) + classes
+    flat = odds.reshape(-1)
+    own = flat[own_place]
+    flat[own_place] = 0.0
+    # A sum without the target: of p near 1 the digits of 1 - p are kept.
+    others = np.einsum("ij->i", odds) if is_plain else torch.from_numpy(odds).sum(1).numpy()
+    flat[own_place] = -others
+    log_p = -np.log1p(others / own)
+    if not is_plain and not own.min() > SMALL[logits.dtype]:
+        column = torch.from_numpy(classes)[:, None]
+        behind = torch.log_softmax(scores, 1).gather(1, column)[:, 0].numpy()
+        log_p = np.where(own > SMALL[logits.dtype], log_p, behind)
+    return log_p, odds, 1 / (own + others)
+
+
+def _exponentials(scores: Array) -> Array | None:
+    """Of scores of usual size, where all of their ratios are numbers too."""
+    if np.maximum.reduce(scores, None) < USUAL and np.minimum.reduce(scores, None) > -USUAL:
+        found: Array = np.exp(scores, order="C")
+        return found
+    return None
+
+
+def _parts(
+    classes: Array, ignored: Array | None, options: Options, logits: Tensor
+) -> tuple[Array | None, float, Array | None]:
+    """Weights of rows (N,), their sum, and which rows are out; None for all 1 and for none."""
+    if options.weight is None:
+        if ignored is None:
+            return None, len(classes), None
+        return None, float(len(classes) - ignored.sum()), ignored
+    part = options.weight.to(logits).numpy()[classes]
+    if ignored is not None:
+        part[ignored] = 0.0
+    return part, float(part.sum()), part == 0

@@ -38,6 +38,10 @@ class Call(NamedTuple):
         return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.arguments.items())})"
 
 
+# Ways of a whole loss, which take rows as they were given and check them.
+AT_ONCE = {"fused": fused.fused_loss, "softmax": few_operations.softmax_loss}
+
+
 def link_loss(asked: Asked, normalization: Normalization | None = None) -> Tensor:
     """A link of log p."""
     asked, options = _with_a_number(asked), asked.options
@@ -56,14 +60,12 @@ def link_loss(asked: Asked, normalization: Normalization | None = None) -> Tenso
             found = normalize_logits(batch.logits, batch.ignored, normalization.process_group)
             batch, rows = dataclasses.replace(batch, logits=found), rows._replace(logits=found)
     choice = way_of(rows)
-    if choice.way == "fused":
-        loss = fused.fused_loss(rows)
+    if choice.way in AT_ONCE:
+        loss = AT_ONCE[choice.way](rows)
         per_row = batch is not None and options.reduction == "none"
         return loss.reshape(batch.layout) if batch is not None and per_row else loss
     if batch is None:
         batch, rows = _as_rows(asked)
-    if choice.way == "softmax" and not isinstance(rows.sigma, Tensor):
-        return few_operations.softmax_loss(batch, rows.sigma, rows.link, rows.core)
     each_class = choice.way == "each_class"
     return step_by_step(batch, rows.sigma, rows.link, rows.core, each_class=each_class)
 

@@ -91,7 +91,8 @@ def _kind(asked: Asked) -> tuple[Any, ...] | None:
         Tensor if isinstance(margin, Tensor) else margin,
         Tensor if isinstance(smoothing, Tensor) else smoothing,
         *core[1:5],
-        os.environ.get("TRITON_INTERPRET"),
+        # On a CPU nothing asks for it unless the kernels are.
+        core.backend != "auto" and os.environ.get("TRITON_INTERPRET"),
     )
 
 
