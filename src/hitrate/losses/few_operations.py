@@ -1,4 +1,4 @@
-"""A loss of the softmax in few operations, on a CPU: value and gradient at once.
+"""A loss in few operations, on a CPU: value and gradient at once.
 
 Step by step, autograd records some forty operations, most of them on a number per row; for small
 batches that is all the time there is. Here they run unrecorded, those on a number per row in numpy
@@ -8,6 +8,7 @@ step.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,10 @@ from hitrate.losses.asked import Asked, step_by_step
 from hitrate.losses.numpy_links import in_numpy
 from hitrate.losses.reduction import REDUCTIONS, Batch, Options
 from hitrate.probability import arguments
-from hitrate.probability.arguments import is_number
+from hitrate.probability.arguments import Core, is_number
+from hitrate.probability.autograd import LogProbability, Margined
 from hitrate.probability.dispatch import is_transformed
-from hitrate.probability.execution import BLOCK
+from hitrate.probability.execution import BLOCK, full_precision
 
 Array = npt.NDArray[Any]
 
@@ -36,7 +38,7 @@ def why_not(asked: Asked) -> str:
 
     The dispatch knows the rest.
     """
-    logits, target, sigma, link, _, options, _ = asked
+    logits, target, sigma, link, core, options, _ = asked
     if type(logits) not in (Tensor, torch.nn.Parameter) or is_transformed(logits):
         return "logits of this type go step by step"
     if not is_number(sigma) or not 1e-30 < sigma < 1e30:
@@ -48,6 +50,10 @@ def why_not(asked: Asked) -> str:
         return f"the formula of {type(link).__name__} has names of its own"
     if any(isinstance(n, Tensor) and n.requires_grad for n in link.numbers):
         return "a number of the link wants a gradient"
+    if core.nodes is not None or core.samples != Core().samples:
+        return "nodes or samples were asked for"
+    if core.margin is not None and not (is_number(core.margin) and core.margin >= 0):
+        return "the margin is no number"
     rows, classes = logits.shape
     if not rows or classes < 2 or not logits.is_floating_point():
         return "there are no rows of classes"
@@ -65,29 +71,33 @@ def why_not(asked: Asked) -> str:
     return ""
 
 
-def softmax_loss(asked: Asked) -> Tensor:
+def loss_at_once(asked: Asked, way: str) -> Tensor:
     """The loss of rows with a class each, for which nothing speaks against it."""
     logits, target, *rest = asked
     if logits.dtype not in SMALL:
         logits = logits.float()
-    loss: Tensor = SoftmaxLoss.apply(logits, target, rest)  # type: ignore[no-untyped-call]
+    loss: Tensor = LossAtOnce.apply(logits, target, rest, way)  # type: ignore[no-untyped-call]
     return loss
 
 
-class SoftmaxLoss(torch.autograd.Function):
+class LossAtOnce(torch.autograd.Function):
     """The loss, which keeps what its gradient is made of."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, rest: list[Any]) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, target: Tensor, rest: list[Any], way: str) -> Tensor:
         """The value, and two factors of the gradient: one per class, one per row."""
-        sigma, link, _, options, call = rest
-        formula, numbers = in_numpy(link.formula), link.numbers
-        assert formula is not None
+        sigma, link, core, options, call = rest
+        numbers = link.numbers
         # As in torch, what is infinite or not a number shows in the loss, and nowhere else.
         with np.errstate(all="ignore"):
             classes, ignored = _classes(target, logits.shape[1], options, call)
-            log_p, pull, share = _softmax(logits, classes, sigma)
-            value, slope = formula(log_p, *map(float, numbers))
+            if way == "softmax":
+                log_p, pull, share = _softmax(logits, classes, sigma)
+                value, slope = in_numpy(link.formula)(log_p, *map(float, numbers))  # type: ignore[misc]
+                slope = slope * share
+            else:
+                found, pull = _by_margins(logits, classes, sigma, core, way)
+                value, slope = (part.numpy() for part in link.formula(found, *numbers))
             part, total, out = _parts(classes, ignored, options, logits)
             if part is not None:
                 value, slope = value * part, slope * part
@@ -95,29 +105,29 @@ class SoftmaxLoss(torch.autograd.Function):
                 # Without part in the loss a row adds nothing, be it infinite or not a number.
                 value, slope = np.where(out, 0.0, value), np.where(out, 0.0, slope)
                 pull[out] = 0.0
-            scale = -1 / sigma
             if options.reduction != "none":
-                value = np.add.reduce(value)
+                value = torch.from_numpy(value).sum().numpy()
             if options.reduction == "mean":
-                value = value / total
-                scale = scale / total if total else 0.0
-            slope = np.multiply(slope, scale * share, dtype=share.dtype)
+                value, slope = value / total, slope / (total or 1.0)
+        dtype = pull.dtype
         # Numbers that move too: the gradient has to be of the value that they gave.
         moving = [number for number in numbers if isinstance(number, Tensor)]
-        factors = torch.from_numpy(pull), torch.from_numpy(slope[:, None])
+        factors = torch.from_numpy(pull), torch.from_numpy(np.asarray(slope, dtype)[:, None])
         ctx.save_for_backward(logits, target, *factors, *moving)
         ctx.rest = rest
-        return torch.from_numpy(np.asarray(value, share.dtype))
+        return torch.from_numpy(np.asarray(value, dtype))
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient, in steps if it will be differentiated itself."""
         logits, target, pull, slope, *_ = ctx.saved_tensors
+        rest = (None, None, None)
         if not torch.is_grad_enabled():
-            return pull * (slope * (upstream[:, None] if upstream.dim() else upstream)), None, None
+            above = upstream[:, None] if upstream.dim() else upstream
+            return pull * (slope * above), *rest
         sigma, link, core, options, call = ctx.rest
         loss = step_by_step(Batch.of(logits, target, options, call), sigma, link, core)
-        return torch.autograd.grad(loss, logits, upstream, create_graph=True)[0], None, None
+        return torch.autograd.grad(loss, logits, upstream, create_graph=True)[0], *rest
 
 
 def _classes(
@@ -135,7 +145,7 @@ def _classes(
 
 
 def _softmax(logits: Tensor, classes: Array, sigma: float) -> tuple[Array, Array, Array]:
-    """log p (N,), and two factors of -sigma times its gradient: pull (N, C) and share (N,)."""
+    """log p (N,), and two factors of its gradient: pull (N, C) and share (N,)."""
     scores = logits if sigma == 1 else logits / sigma
     # Torch shares larger work among threads.
     odds = _exponentials(scores.numpy()) if scores.numel() < BLOCK else None
@@ -155,7 +165,21 @@ def _softmax(logits: Tensor, classes: Array, sigma: float) -> tuple[Array, Array
         column = torch.from_numpy(classes)[:, None]
         behind = torch.log_softmax(scores, 1).gather(1, column)[:, 0].numpy()
         log_p = np.where(own > SMALL[logits.dtype], log_p, behind)
-    return log_p, odds, 1 / (own + others)
+    return log_p, odds, (-1 / sigma) / (own + others)
+
+
+def _by_margins(
+    logits: Tensor, classes: Array, sigma: float, core: Core, way: str
+) -> tuple[Tensor, Array]:
+    """log p (N,) and its gradient (N, C), by a method of the noise."""
+    noise = arguments.noise_named(core.noise, "")
+    steps = Margined(getattr(noise, way))
+    column = logits.new_full((), sigma).expand(len(classes), 1)
+    with full_precision(logits) if torch.is_autocast_enabled("cpu") else nullcontext():
+        log_p, gradient, _ = LogProbability.forward(
+            logits, torch.from_numpy(classes), column, core.margin, False, noise, steps
+        )
+    return log_p, gradient.numpy()
 
 
 def _exponentials(scores: Array) -> Array | None:

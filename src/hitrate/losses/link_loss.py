@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from hitrate.links import Link
-from hitrate.losses import few_operations, fused
+from hitrate.losses import fused
 from hitrate.losses.asked import Asked, step_by_step
 from hitrate.losses.base import ClassificationLoss, floating, split_options
+from hitrate.losses.few_operations import loss_at_once
 from hitrate.losses.normalization import Normalization, normalize_logits
 from hitrate.losses.reduction import Batch, LossOptions
 from hitrate.losses.way import across, way_of
@@ -38,10 +39,6 @@ class Call(NamedTuple):
         return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.arguments.items())})"
 
 
-# Ways of a whole loss, which take rows as they were given and check them.
-AT_ONCE = {"fused": fused.fused_loss, "softmax": few_operations.softmax_loss}
-
-
 def link_loss(asked: Asked, normalization: Normalization | None = None) -> Tensor:
     """A link of log p."""
     asked, options = _with_a_number(asked), asked.options
@@ -60,8 +57,9 @@ def link_loss(asked: Asked, normalization: Normalization | None = None) -> Tenso
             found = normalize_logits(batch.logits, batch.ignored, normalization.process_group)
             batch, rows = dataclasses.replace(batch, logits=found), rows._replace(logits=found)
     choice = way_of(rows)
-    if choice.way in AT_ONCE:
-        loss = AT_ONCE[choice.way](rows)
+    if choice.way == "fused" or choice.at_once:
+        # These take rows as they were given, and check them.
+        loss = loss_at_once(rows, choice.way) if choice.at_once else fused.fused_loss(rows)
         per_row = batch is not None and options.reduction == "none"
         return loss.reshape(batch.layout) if batch is not None and per_row else loss
     if batch is None:

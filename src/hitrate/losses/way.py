@@ -90,7 +90,7 @@ def _kind(asked: Asked) -> tuple[Any, ...] | None:
         isinstance(sigma, Tensor),
         Tensor if isinstance(margin, Tensor) else margin,
         Tensor if isinstance(smoothing, Tensor) else smoothing,
-        *core[1:5],
+        *core[1:6],
         # On a CPU nothing asks for it unless the kernels are.
         core.backend != "auto" and os.environ.get("TRITON_INTERPRET"),
     )

@@ -50,7 +50,7 @@ class Request(NamedTuple):
     # What keeps a whole loss from being one kernel, as far as the loss knows; None if it is no
     # loss, "" if nothing does.
     not_fused: str | None = None
-    # The same for the softmax's few operations on a CPU.
+    # The same for value and gradient at once, in few operations on a CPU.
     not_few: str | None = None
 
     @classmethod
@@ -96,6 +96,8 @@ class Choice(NamedTuple):
     backend: str
     says: str
     passed_over: tuple[tuple[str, str], ...]
+    # Whether a loss has its value and gradient at once, in few operations on a CPU.
+    at_once: bool = False
 
     def __str__(self) -> str:
         lines = [f"{self.way} ({self.backend}): {self.says}"]
@@ -128,7 +130,8 @@ def _choose(request: Request) -> Choice | str:
         if why is None:
             why = way.why_not(request)
         if why is None:
-            return Choice(way.name, way.backend, way.says, tuple(passed))
+            at_once = way.name in AT_ONCE and _why_not_at_once(request) is None
+            return Choice(way.name, way.backend, way.says, tuple(passed), at_once)
         if why:
             passed.append((way.name, why))
     what = f"method {request.method!r}" if request.backend == "auto" else "the triton backend"
@@ -190,16 +193,22 @@ def _why_not_fused(request: Request) -> str | None:
     return _why_no_triton(request) or request.not_fused or None
 
 
-def _why_not_few(request: Request) -> str | None:
-    if request.not_few is None or request.noise.loss_kernel != "gumbel" or request.device != "cpu":
+def _why_not_at_once(request: Request) -> str | None:
+    if request.not_few is None or request.device != "cpu":
         return ""
     if request.compiling:
         return "a compiler fuses the loss itself"
     if request.all_classes:
         return "targets are of all classes"
-    if request.has_margin or request.per_class:
-        return "margins and sigmas per class go step by step"
     return request.not_few or None
+
+
+def _why_no_softmax(request: Request) -> str | None:
+    if request.noise.loss_kernel != "gumbel":
+        return ""
+    if request.has_margin:
+        return "with a margin a loss goes step by step"
+    return _why_not_at_once(request)
 
 
 def _why_no_closed_form(request: Request) -> str | None:
@@ -222,7 +231,7 @@ def _why_not_two_classes(request: Request) -> str | None:
     return "" if request.all_classes else None
 
 
-def _why_not_at_once(request: Request) -> str | None:
+def _why_not_shared(request: Request) -> str | None:
     """Whether all classes can share their nodes."""
     if not request.all_classes:
         return ""
@@ -278,9 +287,9 @@ def _never(request: Request) -> str | None:
 
 WAYS = (
     Way("fused", "auto", "triton", "the whole loss in one kernel", _why_not_fused),
-    Way("softmax", "auto", "torch", "the softmax and its link at once", _why_not_few),
+    Way("softmax", "auto", "torch", "the softmax and its link at once", _why_no_softmax),
     Way("closed_form", "auto", "torch", "p has a closed form", _why_no_closed_form),
-    Way("all_classes", "auto", "torch", "all classes share their nodes", _why_not_at_once),
+    Way("all_classes", "auto", "torch", "all classes share their nodes", _why_not_shared),
     Way("each_class", ANY, ANY, "each class in turn as the target", _why_not_each),
     Way("kernel", "auto", "triton", "log p and its gradient in one kernel", _why_no_kernel),
     Way("two_classes", "auto", "torch", "two classes have a closed form", _why_not_two_classes),
@@ -290,6 +299,9 @@ WAYS = (
     Way("genz", "genz", "torch", "the paper's sampler", _one_sigma("genz")),
     Way("monte_carlo", "monte_carlo", "torch", "draws of all scores", _why_no_monte_carlo),
 )
+
+# Ways by which a loss may have its value and gradient at once.
+AT_ONCE = ("softmax", "two_classes", "gridded", "quadrature")
 
 
 def is_transformed(a: Tensor) -> bool:
