@@ -105,7 +105,10 @@ class LossAtOnce(torch.autograd.Function):
                 # Without part in the loss a row adds nothing, be it infinite or not a number.
                 value, slope = np.where(out, 0.0, value), np.where(out, 0.0, slope)
                 pull[out] = 0.0
-            if options.reduction != "none":
+            if options.reduction != "none" and way == "softmax":
+                value = np.add.reduce(value)
+            elif options.reduction != "none":
+                # Where it costs little, as step by step to the last digit.
                 value = torch.from_numpy(value).sum().numpy()
             if options.reduction == "mean":
                 value, slope = value / total, slope / (total or 1.0)
