@@ -143,7 +143,7 @@ def _error(result: dict[str, Any], name: str, measure: str) -> str:
 def _defaults(method: str, dtype: str, studies: list[dict[str, Any]]) -> str:
     kind = getattr(torch, dtype)
     if method == "gridded":
-        return f"{GRIDDED_DEFAULT[kind]} nodes per unit of the margin"
+        return f"{GRIDDED_DEFAULT[kind]} nodes per width of the narrowest peak"
     counts = (str(default_nodes(study["classes"], kind)) for study in studies)
     return f"{', '.join(counts)} nodes"
 

@@ -23,7 +23,7 @@ METHODS = ("auto", "quadrature", "gridded", "genz", "monte_carlo")
 BACKENDS = ("auto", "torch", "triton")
 # Found without importing it, and here: a compiler cannot trace the search.
 HAS_TRITON = find_spec("triton") is not None
-# Below, the direct sum over rivals is faster than spreading them on a grid.
+# Below, the direct sum over rivals is faster than sorting them into cells.
 GRIDDED_FROM = 8
 # A way that serves whatever method or backend was asked for.
 ANY = "any"
@@ -293,7 +293,7 @@ WAYS = (
     Way("each_class", ANY, ANY, "each class in turn as the target", _why_not_each),
     Way("kernel", "auto", "triton", "log p and its gradient in one kernel", _why_no_kernel),
     Way("two_classes", "auto", "torch", "two classes have a closed form", _why_not_two_classes),
-    Way("gridded", "gridded", "torch", "rivals spread on a grid", _why_not_gridded),
+    Way("gridded", "gridded", "torch", "rivals sorted into cells", _why_not_gridded),
     Way("quadrature", "quadrature", "torch", "the noise's own rule", _one_sigma("quadrature")),
     Way("general_quadrature", "quadrature", "torch", "panels that suit any noise", _never),
     Way("genz", "genz", "torch", "the paper's sampler", _one_sigma("genz")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,3 +52,25 @@ def parts(a: Tensor, width: int) -> list[slice]:
         return blocks(a, width)
     size = GPU_BLOCK // width or 1
     return [slice(start, start + size) for start in range(0, a.shape[0], size)]
+
+
+def exp_(a: Tensor) -> Tensor:
+    """e^a in place; numpy's is several times as fast, unless many threads share the work."""
+    if not _is_quick_in_numpy(a):
+        return a.exp_()
+    np.exp(a.numpy(), out=a.numpy())
+    return a
+
+
+def expm1_(a: Tensor) -> Tensor:
+    """e^a - 1, likewise."""
+    if not _is_quick_in_numpy(a):
+        return a.expm1_()
+    np.expm1(a.numpy(), out=a.numpy())
+    return a
+
+
+def _is_quick_in_numpy(a: Tensor) -> bool:
+    if torch._C._are_functorch_transforms_active():
+        return False
+    return is_eager_cpu(a) and a.numel() <= 4 * BLOCK
