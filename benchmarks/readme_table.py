@@ -35,12 +35,12 @@ def markdown(results: dict[str, Any]) -> str:
         auto = speed[classes, "auto"]
         cells.append(f"{auto['peak_bytes'] / 1024:,.0f} KiB")
         lines.append(f"| {classes} | {' | '.join(cells)} |")
+    lines += ["", *member_lines(results.get("members", []))]
     machine = results["hardware"]
     rounds = [r["rounds"] for r in results["speed"] if "rounds" in r and r["rows"] == 256]
     return "\n".join(
         [
             *lines,
-            "",
             "Forward and backward of a float32 batch of 256 rows; ratios to torch's cross entropy "
             f"are medians over {min(rounds)} to {max(rounds)} interleaved rounds within one run. "
             "Memory is the peak beyond the logits: the gradient, two buffers of the logits' size "
@@ -51,6 +51,20 @@ def markdown(results: dict[str, Any]) -> str:
             "`benchmarks/results/cpu.json`; measure yours with `make bench`.",
         ]
     )
+
+
+def member_lines(members: list[dict[str, Any]]) -> list[str]:
+    """Losses as Modules, in units of cross entropy; nothing where they were not measured."""
+    if not members:
+        return []
+    classes = sorted({member["classes"] for member in members})
+    lines = ["| Module | " + " | ".join(f"C = {c}" for c in classes) + " |"]
+    lines.append("|---|" + "---|" * len(classes))
+    by_key = {(member["loss"], member["classes"]): member for member in members}
+    for loss in dict.fromkeys(member["loss"] for member in members):
+        cells = [_times(by_key[loss, c]["ratio"]) for c in classes]
+        lines.append(f"| `{loss}` | {' | '.join(cells)} |")
+    return [*lines, ""]
 
 
 def beside_the_authors() -> str:

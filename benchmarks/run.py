@@ -23,11 +23,19 @@ from errors import measure_errors
 from figures_8_9 import figures_8_9
 from figures_8_9 import table as figures_table
 from memory import check_memory_of
-from speed import SAMPLES, measure_shape
-from tables import draw_error_over_nodes, error_tables, kept_tables, ratio_table, speed_table
+from speed import SAMPLES, measure_members, measure_shape
+from tables import (
+    draw_error_over_nodes,
+    error_tables,
+    kept_tables,
+    member_table,
+    ratio_table,
+    speed_table,
+)
 
 import hitrate
 
+MEMBER_SHAPES = [(256, classes) for classes in (2, 10, 32, 100, 1000)]
 SHAPES = [(rows, classes) for rows in (256, 4096) for classes in (2, 10, 32, 100, 1000)]
 CLASSES = (3, 10, 100, 1000)
 
@@ -53,13 +61,20 @@ def bench(out: Path, *, quick: bool = False) -> dict[str, Any]:
     print(hardware_line(machine))
 
     check_memory_of()
-    speed = []
+    limits: dict[str, Any] = {
+        "seconds": 0.2 if quick else 12.0,
+        "rounds": (3, 5) if quick else (3, 100),
+    }
+    speed, members = [], []
     for rows, classes in [(64, 2), (64, 10)] if quick else SHAPES:
         progress(f"speed, N = {rows}, C = {classes}")
-        speed += measure_shape(
-            rows, classes, seconds=0.2 if quick else 12.0, rounds=(3, 5) if quick else (3, 100)
-        )
+        speed += measure_shape(rows, classes, **limits)
     print_speed(speed)
+    for rows, classes in [(64, 10)] if quick else MEMBER_SHAPES:
+        progress(f"losses, N = {rows}, C = {classes}")
+        members += measure_members(rows, classes, **limits)
+    print_section("Losses as Modules, next to torch's cross entropy")
+    print(member_table(members))
 
     errors = []
     for classes in CLASSES[:2] if quick else CLASSES:
@@ -78,6 +93,7 @@ def bench(out: Path, *, quick: bool = False) -> dict[str, Any]:
         "quick": quick,
         "seconds": time.perf_counter() - start,
         "speed": speed,
+        "members": members,
         "errors": errors,
         "figures_8_9": figures,
     }

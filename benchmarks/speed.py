@@ -33,6 +33,15 @@ GENZ_LIMIT = 5e7
 # One timing lasts at least this long: a short call is repeated, and divided.
 SHORTEST = 2e-3
 
+# Losses as Modules, timed as they are trained with.
+MEMBERS = {
+    "CrossEntropyLoss()": hitrate.CrossEntropyLoss(),
+    "MixedLoss(0.25)": hitrate.MixedLoss(0.25),
+    "ExpectationLoss()": hitrate.ExpectationLoss(),
+    "GeneralizedCrossEntropyLoss()": hitrate.GeneralizedCrossEntropyLoss(),
+    "ExactLoss()": hitrate.ExactLoss(),
+}
+
 Call = Callable[[], None]
 
 
@@ -89,6 +98,23 @@ def measure_shape(
     ] + [shape | {"method": method, "not_run": why} for method, why in skipped.items()]
 
 
+def measure_members(
+    rows: int, classes: int, *, seconds: float, rounds: tuple[int, int]
+) -> list[dict[str, Any]]:
+    """Time of every loss of `MEMBERS` for one shape, with the arguments of `measure_shape`."""
+    torch.manual_seed(0)
+    x = torch.randn(rows, classes, requires_grad=True)
+    y = torch.randint(classes, (rows,))
+    calls = {BASELINE: _cross_entropy(x, y)}
+    calls |= {name: _loss(x, y, loss) for name, loss in MEMBERS.items()}
+    for call in calls.values():
+        call()
+    start = time.perf_counter(), _others_seconds()
+    times = _take_turns(calls, seconds, rounds)
+    shape = {"rows": rows, "classes": classes, "others": _others_share(*start)}
+    return [shape | {"loss": name, **_summary(times[name], times[BASELINE])} for name in MEMBERS]
+
+
 def _cross_entropy(x: Tensor, y: Tensor) -> Call:
     def call() -> None:
         x.grad = None
@@ -106,11 +132,19 @@ def _expected_accuracy(x: Tensor, y: Tensor, method: str) -> Call:
     return call
 
 
+def _loss(x: Tensor, y: Tensor, loss: torch.nn.Module) -> Call:
+    def call() -> None:
+        x.grad = None
+        loss(x, y).backward()
+
+    return call
+
+
 def _take_turns(
     calls: dict[str, Call], seconds: float, rounds: tuple[int, int]
 ) -> dict[str, list[float]]:
     """Seconds per call of each method, one number per round."""
-    # The memory's two calls have warmed up: one more tells how often a short call is repeated.
+    # The calls have warmed up: one more tells how often a short call is repeated.
     repeats = {
         method: max(1, round(SHORTEST / max(_seconds(call, 1), 1e-5)))
         for method, call in calls.items()

@@ -93,6 +93,21 @@ def ratio_table(results: list[dict[str, Any]], name: str) -> str:
     return text_table(header, lines)
 
 
+def member_table(results: list[dict[str, Any]]) -> str:
+    """Median ratio to cross entropy, and its quartiles, of each loss and shape."""
+    rows = [
+        [
+            f"{result['rows']} x {result['classes']}",
+            result["loss"],
+            _three(1e3 * result["seconds"]),
+            _three(result["ratio"]),
+            " .. ".join(map(_three, result["ratio_quartiles"])),
+        ]
+        for result in results
+    ]
+    return text_table(["N x C", "loss", "ms", "by round", "quartiles"], rows, left=2)
+
+
 def kept_tables(results: list[dict[str, Any]]) -> str:
     """What the gridded method keeps for later calls, which its peak does not count."""
     kept = [r["table_bytes"] // 1024 for r in results if r["method"] == "gridded"]

@@ -8,6 +8,7 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from errors import measure_errors
+from speed import MEMBERS
 
 SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "run.py"
 
@@ -37,7 +38,8 @@ def test_benchmark_prints_tables_and_writes_its_files(quick_run):
 @pytest.mark.slow
 def test_benchmark_json_says_hardware_and_how_much_was_measured(quick_run):
     _, result, _ = quick_run
-    assert set(result) == {"hardware", "quick", "seconds", "speed", "errors", "figures_8_9"}
+    parts = {"hardware", "quick", "seconds", "speed", "members", "errors", "figures_8_9"}
+    assert set(result) == parts
     assert result["quick"]
     assert {"cpu", "cores", "threads", "torch", "hitrate"} <= set(result["hardware"])
     assert result["figures_8_9"]["seeds"] == 10
@@ -54,6 +56,15 @@ def test_benchmark_speed_has_positive_ratios_and_memory_for_every_method(quick_r
         # At least the gradient is allocated.
         assert row["peak_bytes"] >= row["logits_bytes"]
         assert row["ratio"] == 1 or row["method"] != "cross_entropy"
+
+
+@pytest.mark.slow
+def test_benchmark_has_a_ratio_for_every_loss(quick_run):
+    stdout, result, _ = quick_run
+    assert {row["loss"] for row in result["members"]} == set(MEMBERS)
+    for row in result["members"]:
+        assert row["loss"] in stdout
+        assert row["rounds"] >= 3 and row["seconds"] > 0 and row["ratio"] > 0
 
 
 @pytest.mark.slow
