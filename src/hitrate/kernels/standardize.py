@@ -10,7 +10,7 @@ import triton.language as tl
 
 from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE
 
-# What the facts are, in their order; then come parts of programs, PARTS of each.
+# What the facts are, in their order; then come parts of programs, up to three of each.
 COUNT: tl.constexpr = tl.constexpr(0)
 MEAN: tl.constexpr = tl.constexpr(1)
 SQUARES: tl.constexpr = tl.constexpr(2)
@@ -24,7 +24,7 @@ AS_IT_IS: tl.constexpr = tl.constexpr(0)
 ONE_FACTOR: tl.constexpr = tl.constexpr(1)
 PER_ROW: tl.constexpr = tl.constexpr(2)
 # Most programs; the last of them adds all up.
-PROGRAMS: tl.constexpr = tl.constexpr(512)
+PROGRAMS: tl.constexpr = tl.constexpr(2048)
 
 
 @triton.jit
@@ -102,15 +102,16 @@ def statistics_kernel(
             mean += tl.where(n > 0.0, apart * (n / both), 0.0)
             count += n
     parts = facts + FACTS
+    programs = tl.num_programs(0)
     tl.store(parts + tl.program_id(0), count)
-    tl.store(parts + PROGRAMS + tl.program_id(0), mean)
-    tl.store(parts + 2 * PROGRAMS + tl.program_id(0), squares)
+    tl.store(parts + programs + tl.program_id(0), mean)
+    tl.store(parts + 2 * programs + tl.program_id(0), squares)
     if is_last(table):
         lane = tl.arange(0, PROGRAMS)
-        inside = lane < tl.num_programs(0)
+        inside = lane < programs
         n = tl.load(parts + lane, mask=inside, other=0.0, cache_modifier=".cg")
-        m = tl.load(parts + PROGRAMS + lane, mask=inside, other=0.0, cache_modifier=".cg")
-        q = tl.load(parts + 2 * PROGRAMS + lane, mask=inside, other=0.0, cache_modifier=".cg")
+        m = tl.load(parts + programs + lane, mask=inside, other=0.0, cache_modifier=".cg")
+        q = tl.load(parts + 2 * programs + lane, mask=inside, other=0.0, cache_modifier=".cg")
         count = tl.sum(n, 0)
         mean = tl.sum(n * m, 0) / tl.maximum(count, 1.0)
         squares = tl.sum(q + n * (m - mean) * (m - mean), 0)

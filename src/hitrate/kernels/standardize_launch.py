@@ -38,7 +38,9 @@ def statistics(
     """
     rows, classes = logits.shape
     device, stream = logits.device, stream_of(logits.device)
-    facts = torch.empty(FACTS + 3 * PROGRAMS, dtype=torch.float32, device=device)
+    programs = min(-(-rows // _tile(classes)[0]), PROGRAMS)
+    parts = max(3 * programs, _pullers(logits))
+    facts = torch.empty(FACTS + parts, dtype=torch.float32, device=device)
     moving = isinstance(sigma, Tensor) + 2 * isinstance(margin, Tensor)
     sigma_at, scale = (sigma, 0.0) if isinstance(sigma, Tensor) else (logits, float(sigma))
     margin_at, rim = (margin, 0.0) if isinstance(margin, Tensor) else (logits, float(margin))
@@ -50,7 +52,6 @@ def statistics(
         (device, *(tensor.dtype for tensor in tensors)),
         logits.data_ptr() % 16 == 0,
     )
-    programs = min(-(-rows // _tile(classes)[0]), PROGRAMS)
     start((programs, 1), stream, tensors, (rows, classes, scale, rim, epsilon, ignore_index))
     return facts
 
@@ -77,7 +78,7 @@ def pull(
         logits.data_ptr() % 16 == 0,
     )
     start(
-        (min(-(-size // TILE), PROGRAMS), 1),
+        (_pullers(logits), 1),
         stream,
         (logits, gradient, facts, table_of(device, stream), upstream, work),
         (size, classes, upstream.stride(0) if kind == PER_ROW else 0),
@@ -103,6 +104,11 @@ def correct(
         (logits, target, gradient, facts),
         (rows, classes, ignore_index),
     )
+
+
+def _pullers(logits: Tensor) -> int:
+    """Programs that look at logits as numbers in a line."""
+    return min(-(-logits.numel() // TILE), PROGRAMS)
 
 
 def _tile(classes: int) -> tuple[int, int]:
