@@ -265,10 +265,12 @@ def draw_ratios(gpu: dict[str, Any]) -> None:
     names = [name for name in cases[0]["class"] if name != "cross entropy, torch"]
     for axes, (kind, title) in zip(panels, kinds.items(), strict=True):
         for colour, name in enumerate(names):
-            there = [c for c in cases if name in c[kind]]
-            size = [c["rows"] * c["classes"] for c in there]
-            ratio = [c[kind][name]["gpu_ratio"] for c in there]
-            axes.loglog(size, ratio, "o-", color=f"C{colour}", label=name, markersize=4)
+            for dtype, style in (("float32", "o-"), ("bfloat16", "s--")):
+                there = [c for c in cases if name in c[kind] and c["dtype"] == dtype]
+                size = [c["rows"] * c["classes"] for c in there]
+                ratio = [c[kind][name]["gpu_ratio"] for c in there]
+                label = name if dtype == "float32" else None
+                axes.loglog(size, ratio, style, color=f"C{colour}", label=label, markersize=4)
         axes.axhline(1.0, color="0.4", linewidth=1)
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("logits in the batch, N x C")
@@ -277,6 +279,7 @@ def draw_ratios(gpu: dict[str, Any]) -> None:
     panels[0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     panels[0].minorticks_off()
     panels[0].set_ylabel("time / torch's cross entropy, GPU alone")
+    panels[0].plot([], [], "s--", color="0.4", label="in bfloat16", markersize=4)
     panels[0].legend(frameon=False, fontsize=8)
     figure.savefig(IMAGES / "gpu_ratios.png", dpi=130)
 

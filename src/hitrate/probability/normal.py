@@ -7,9 +7,12 @@ import math
 import torch
 from torch import Tensor
 
+from hitrate.probability.execution import double
+
 SQRT_2PI = math.sqrt(2.0 * math.pi)
 LOG_SQRT_2PI = math.log(SQRT_2PI)
 SQRT_HALF = math.sqrt(0.5)
+SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 
 
 def log_density(t: Tensor) -> Tensor:
@@ -24,6 +27,18 @@ def log_cdf_and_hazard(x: Tensor) -> tuple[Tensor, Tensor]:
     log_cdf = torch.where(x < 0, log_f - hazard.log(), torch.log1p(-tail))
     hazard = torch.where(x < 0, hazard, log_f.exp() / (1.0 - tail))
     return log_cdf, hazard
+
+
+def log_cdf_and_hazard_of_few(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The same by erfcx in float64: slower for a number, but half of the operations."""
+    a, behind = double(x), x < 0
+    half = 0.5 * a * a
+    scaled = torch.special.erfcx(a.abs() * SQRT_HALF)
+    bell = torch.exp(-half)
+    tail = 0.5 * scaled * bell
+    log_cdf = torch.where(behind, torch.log(0.5 * scaled) - half, torch.log1p(-tail))
+    hazard = torch.where(behind, SQRT_2_OVER_PI / scaled, bell / ((1.0 - tail) * SQRT_2PI))
+    return log_cdf.to(x.dtype), hazard.to(x.dtype)
 
 
 def log_cdf_and_log_hazard(x: Tensor) -> tuple[Tensor, Tensor]:

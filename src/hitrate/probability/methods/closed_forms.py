@@ -24,7 +24,7 @@ def two_classes(a: Tensor) -> tuple[Tensor, Tensor]:
         d log p / d a, zero in the target's column.
     """
     rival, column = a.min(1, keepdim=True)
-    log_p, hazard = normal.log_cdf_and_hazard(rival * SQRT_HALF)
+    log_p, hazard = normal.log_cdf_and_hazard_of_few(rival * SQRT_HALF)
     return log_p[:, 0], torch.zeros_like(a).scatter(1, column, hazard * SQRT_HALF)
 
 
