@@ -45,8 +45,7 @@ class MovingNumbers(nn.Module):
         self.check_number(name, value)
         self._become(name, float(value))
         if step is not None:
-            if name not in self._steps:
-                self._become(_step_of(name), step)
+            self._become(_step_of(name), step)
             self._steps[name] = step
         self._restored.discard(name)
 
@@ -89,12 +88,6 @@ class MovingNumbers(nn.Module):
         """Names of the buffers that hold numbers and their steps."""
         names = (key for name in self.numbers() for key in (name, _step_of(name)))
         return [name for name in names if isinstance(self._buffers.get(name), Tensor)]
-
-    def _save_to_state_dict(self, *arguments: Any, **options: Any) -> None:
-        # Written down only now: on a GPU that would be one more thing to start at every step.
-        for name, step in self._steps.items():
-            self._become(_step_of(name), step)
-        super()._save_to_state_dict(*arguments, **options)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *rest: Any, **options: Any
