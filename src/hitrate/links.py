@@ -225,18 +225,18 @@ class Focused(Link):
             raise ValueError(f"{self}: focus must be a number from 0 to 0.5")
 
     @staticmethod
-    def formula(log_p: Any, focus: Any, unused: Any) -> tuple[Any, Any]:
-        """The sum, of the error alone at F = 1/2: 0 times infinity is not 0."""
-        beta = 1.0 / where(focus == 0.5, 1.0, 1.0 - 2.0 * focus)
+    def formula(log_p: Any, gap: Any, b: Any) -> tuple[Any, Any]:
+        """The sum, of the error alone where the gap to F = 1/2 is 0: 0 times infinity is not 0."""
+        beta = 0.5 / where(gap == 0.0, 0.5, gap)
         value = beta * one_minus_exp(log_p)
         slope = -beta * exp(log_p)
-        value = where(focus == 0.5, value, value - log_p)
-        return value, where(focus == 0.5, slope, slope - 1.0)
+        value = where(gap == 0.0, value, value - log_p)
+        return value, where(gap == 0.0, slope, slope - 1.0)
 
     @property
     def numbers(self) -> tuple[Number, Number]:
-        """F."""
-        return self.focus, 0.0
+        """1/2 - F, which float32 could not tell from 0 near the end of a schedule."""
+        return 0.5 - self.focus, 0.0
 
     @property
     def mixture(self) -> Mixed:

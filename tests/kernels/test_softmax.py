@@ -19,6 +19,7 @@ pytestmark = [
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LINKS = [made for made in (make() for make in links.LINKS.values()) if made.formula is not None]
 LINKS += [links.GCE(0.0), links.GCE(0.5, threshold=0.3), links.Mixed(0.7, 2.0)]
+LINKS += [links.Focused(0.4999995)]
 TARGETS = ["index", "smoothed", "soft", "soft, smoothed"]
 SLOW_TARGETS = [pytest.param(name, marks=pytest.mark.slow) for name in TARGETS[2:]]
 # A row at once, several of them; and, with few columns here, in steps.

@@ -78,7 +78,8 @@ def _kind(asked: Asked) -> tuple[Any, ...] | None:
     shape, labels = rows.shape, target.shape
     if not labels or not labels[0] == shape[0] > 0 or type(core.noise) is not str:
         return None
-    for number in (margin, smoothing, *link.numbers):
+    # The link's own parameters: numbers made of them take an operation.
+    for number in (margin, smoothing, *vars(link).values()):
         if not (number is None or type(number) in (float, int) or is_moving(number)):
             return None
     return (
