@@ -31,7 +31,8 @@ class Standard(NamedTuple):
     sigma: float | Tensor
     ignore_index: int
     process_group: dist.ProcessGroup | None
-    is_shared: bool
+    # With other processes, the sum of this one's distances from the mean of all.
+    tilt: Tensor | None
 
 
 def facts_of(prepared: Prepared, normalization: Normalization) -> Standard:
@@ -43,10 +44,8 @@ def facts_of(prepared: Prepared, normalization: Normalization) -> Standard:
         margin = float(margin)
     facts: Tensor = _kernels().statistics(logits, target, rule.ignore_index, one, margin, EPSILON)
     group = normalization.process_group
-    is_shared = has_others(group)
-    if is_shared:
-        _share(facts, one, margin, group)
-    return Standard(facts, sigma, rule.ignore_index, group, is_shared)
+    tilt = _share(facts, one, margin, group) if has_others(group) else None
+    return Standard(facts, sigma, rule.ignore_index, group, tilt)
 
 
 def in_units_of(standard: Standard, prepared: Prepared) -> Prepared:
@@ -73,10 +72,8 @@ def pull_back(
     """
     launch, facts = _kernels(), standard.facts
     launch.pull(gradient, logits, facts, scaling)
-    if standard.is_shared:
-        _sum(facts[launch.PULL], standard.process_group)
-        # Step by step the mean has its own sum, in which differences have no part.
-        _sum(facts.new_zeros(2), standard.process_group)
+    if standard.tilt is not None:
+        _share_pull(facts, standard.tilt, standard.process_group)
     launch.correct(gradient, logits, target, standard.ignore_index, facts)
 
 
@@ -91,19 +88,35 @@ def _share(
     sigma: float | Tensor,
     margin: float | Tensor,
     group: dist.ProcessGroup | None,
-) -> None:
-    """Make the facts of one process those of all.
+) -> Tensor:
+    """Make the facts of one process those of all; return how far its own sum is off their mean.
 
-    By the sums that `normalize_logits` takes: a process without rows goes that way.
+    By the sums that `normalize_logits` takes: another process may go that way.
     """
     launch = _kernels()
-    count, mean, squares = facts[launch.COUNT : launch.SQUARES + 1].unbind()
+    # Copies, which the new facts do not overwrite.
+    count, mean, squares = facts[launch.COUNT : launch.SQUARES + 1].clone().unbind()
     total, whole = _sum(torch.stack([count * mean, count]), group).unbind()
     centre = total / whole.clamp(min=1.0)
     squares = _sum(squares + count * (mean - centre).square(), group)
     spread = torch.sqrt(squares / (whole - 1).clamp(min=1.0) + EPSILON)
     numbers = (whole, centre, squares, spread, spread * sigma, spread * margin)
+    tilt = count * (mean - centre)
     facts[: len(numbers)] = torch.stack([torch.as_tensor(n).to(facts) for n in numbers])
+    return tilt
+
+
+def _share_pull(facts: Tensor, tilt: Tensor, group: dist.ProcessGroup | None) -> None:
+    """Sum up how processes pull, by the sums that the gradient of `normalize_logits` takes."""
+    launch = _kernels()
+    count, spread = facts[launch.COUNT], facts[launch.SPREAD]
+    # The loss's slope in the squares, in which its pull is so many times larger.
+    times = -2.0 * spread.square() * (count - 1).clamp(min=1.0)
+    slope = _sum(facts[launch.PULL] / times, group)
+    # Through the mean all processes together have none.
+    through_mean = -2.0 * slope * tilt / count.clamp(min=1.0)
+    _sum(torch.stack([through_mean, torch.zeros_like(slope)]), group)
+    facts[launch.PULL] = slope * times
 
 
 def _sum(value: Tensor, group: dist.ProcessGroup | None) -> Tensor:
