@@ -208,6 +208,73 @@ def test_a_layer_with_its_loss():
     assert {"linear.weight", "linear.bias", "loss.focus"} <= {*head.state_dict()}
 
 
+def test_a_loss_of_ones_own_and_its_hooks_are_called():
+    class Tempered(hitrate.MixedLoss):
+        def forward(self, input, target):
+            return super().forward(input / 4, target)
+
+    assert_equal(*both(Tempered(0.25), layer()[3]))
+    seen = []
+    loss = hitrate.MixedLoss(0.25)
+    loss.register_forward_hook(lambda *_: seen.append(True))
+    both(loss, layer()[3])
+    assert len(seen) > 3
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32])
+def test_targets_of_any_whole_type(dtype):
+    hidden, weight = torch.randn(4, 3), torch.randn(200, 3)
+    target = torch.tensor([156, 3, 156, 7])
+    found = hitrate.linear_loss(hidden, weight, target.to(dtype))
+    torch.testing.assert_close(found, hitrate.linear_loss(hidden, weight, target))
+
+
+def test_no_rows_of_probabilities():
+    loss = hitrate.CrossEntropyLoss(reduction="sum")
+    none, weight = torch.zeros(0, WIDTH), torch.zeros(CLASSES, WIDTH)
+    assert hitrate.linear_loss(none, weight, torch.zeros(0, CLASSES), loss=loss) == 0
+
+
+def test_targets_without_weight_are_nan_as_in_cross_entropy():
+    hidden, weight, _, target = layer()
+    loss = hitrate.CrossEntropyLoss(weight=torch.zeros(CLASSES), label_smoothing=0.1).double()
+    loss.weight[6] = 1
+    assert hitrate.linear_loss(hidden, weight, target % 6, loss=loss).isnan()
+
+
+def test_torchs_own_cross_entropy_is_summed_in_full_precision():
+    hidden, weight = torch.randn(3000, 8), torch.randn(500, 8)
+    target = torch.randint(500, (3000,))
+    expected = nn.CrossEntropyLoss()(hidden @ weight.T, target)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = hitrate.linear_loss(hidden, weight, target, loss=nn.CrossEntropyLoss())
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, rtol=2e-3, atol=0)
+
+
+def test_a_number_that_moved_before_the_backward_pass_is_told():
+    hidden, weight, _, target = layer()
+    loss = hitrate.MixedLoss(0.25, reduction="none")
+    schedule = hitrate.Schedule(loss, "focus", hitrate.schedules.linear(0.0, 0.5), 10)
+    value = hitrate.linear_loss(hidden, weight, target, loss=loss, rows=4)
+    schedule.step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        value.sum().backward()
+
+
+def test_layers_with_a_way_of_their_own_are_refused():
+    class Adapted(nn.Linear):
+        def forward(self, input):
+            return 2 * super().forward(input)
+
+    with pytest.raises(TypeError, match="whose own way to make logits"):
+        hitrate.LinearLoss(Adapted(WIDTH, CLASSES))
+    linear = nn.Linear(WIDTH, CLASSES)
+    linear.register_forward_hook(lambda *_: None)
+    with pytest.raises(ValueError, match="has hooks"):
+        hitrate.LinearLoss(linear)(torch.zeros(2, WIDTH), torch.zeros(2).long())
+
+
 WRONG = {
     "do not fit together": {"weight": torch.zeros(CLASSES, WIDTH + 1)},
     "bias must have one value": {"bias": torch.zeros(3)},
@@ -216,6 +283,9 @@ WRONG = {
     "loss must be a loss of hitrate": {"loss": nn.MSELoss()},
     "needs all logits at once": {"loss": hitrate.ExactLoss(normalize=True)},
     "mean over the whole batch": {"loss": hitrate.ExactLoss(link="batch_log")},
+    "target must be a tensor": {"target": [0] * ROWS},
+    "differ in dtype": {"weight": torch.zeros(CLASSES, WIDTH, dtype=torch.float64)},
+    "get a gradient here": {"target": torch.ones(ROWS, CLASSES, requires_grad=True)},
     "out of range": {"target": torch.full((ROWS,), CLASSES)},
 }
 

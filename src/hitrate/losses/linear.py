@@ -16,11 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from hitrate.losses import fused
+from hitrate.losses.base import ClassificationLoss
 from hitrate.losses.exact import ExactLoss
+from hitrate.losses.generalized_cross_entropy import GeneralizedCrossEntropyLoss
 from hitrate.losses.link_loss import LinkLoss
 from hitrate.losses.named import CrossEntropyLoss
 from hitrate.losses.way import way_of
 from hitrate.probability.execution import full_precision
+from hitrate.probability.sharded import is_sharded
 
 __all__ = ["LinearLoss", "linear_loss"]
 
@@ -65,7 +68,7 @@ def linear_loss(
     with ``reduction="none"`` and in float16, whose gradients need the scale that comes from above,
     the logits are made once more in the backward pass. The gradient of `weight` is added up in its
     own precision, once for each piece: in half precision more `rows` at a time keep more digits of
-    it, and take less time. There are no second derivatives.
+    it, and take less time. There are no second derivatives, and no transforms of `torch.func`.
 
     Examples
     --------
@@ -83,7 +86,7 @@ def linear_loss(
         bias = None if bias is None else bias.to(dtype)
     flat = hidden.reshape(-1, hidden.shape[-1])
     is_soft = target.is_floating_point()
-    labels = target.reshape(len(flat), -1) if is_soft else target.reshape(-1)
+    labels = target.reshape(-1, len(weight)) if is_soft else target.reshape(-1).long()
     parameters = [p for p in loss.parameters() if p.requires_grad]
     job = Job(loss, labels, _rows_at_a_time(flat, weight, rows), parameters)
     found: Tensor = PiecewiseLoss.apply(  # type: ignore[no-untyped-call]
@@ -98,9 +101,12 @@ class LinearLoss(nn.Module):
     Parameters
     ----------
     linear : Linear
-        The layer, whose parameters this shares: it may be tied to an embedding.
+        The layer, whose parameters this shares: it may be tied to an embedding. A plain one, since
+        only its weight and bias are used: no adapter, and no hooks.
     loss : Module
         Any loss of this library, or torch's cross entropy; by default `CrossEntropyLoss`.
+    rows : int, optional
+        How many rows' logits are there at a time.
 
     Examples
     --------
@@ -112,18 +118,34 @@ class LinearLoss(nn.Module):
     torch.Size([8, 1000])
     """
 
-    def __init__(self, linear: nn.Linear, loss: nn.CrossEntropyLoss | None = None) -> None:
+    def __init__(
+        self,
+        linear: nn.Linear,
+        loss: nn.CrossEntropyLoss | None = None,
+        *,
+        rows: int | None = None,
+    ) -> None:
         super().__init__()
+        if getattr(type(linear), "forward", None) is not nn.Linear.forward:
+            raise TypeError(
+                f"LinearLoss: takes a torch.nn.Linear, got {type(linear).__name__}, whose own way "
+                "to make logits it would pass over"
+            )
         self.linear = linear
         self.loss = CrossEntropyLoss() if loss is None else loss
+        self.rows = rows
 
     def forward(self, input: Tensor, target: Tensor | None = None) -> Tensor:
         """The loss of hidden states (..., H); their logits (..., C) without a target."""
-        if target is None:
-            logits: Tensor = self.linear(input)
-            return logits
         layer = self.linear
-        return linear_loss(input, layer.weight, target, bias=layer.bias, loss=self.loss)
+        if target is None:
+            logits: Tensor = layer(input)
+            return logits
+        if layer._forward_hooks or layer._forward_pre_hooks:
+            raise ValueError("LinearLoss: the layer has hooks, which would not be called")
+        return linear_loss(
+            input, layer.weight, target, bias=layer.bias, loss=self.loss, rows=self.rows
+        )
 
 
 @dataclass(frozen=True)
@@ -228,7 +250,7 @@ def _run(
             torch.addmm(bias, hidden[piece], weight.T, out=logits)
         target = job.target[piece]
         if gradients is None:
-            found.append(loss(logits, target))
+            found.append(_value(loss, logits, target))
             continue
         assert upstream is not None
         above = upstream[piece] if upstream.dim() else upstream
@@ -241,6 +263,13 @@ def _run(
     return torch.stack(found).sum() if found else hidden.new_zeros((), dtype=_wide(hidden.dtype))
 
 
+def _value(loss: nn.CrossEntropyLoss, logits: Tensor, target: Tensor) -> Tensor:
+    """The loss of a piece; torch's own would be summed up in half precision."""
+    wide = isinstance(loss, ClassificationLoss)
+    value: Tensor = loss(logits if wide else logits.to(_wide(logits.dtype)), target)
+    return value
+
+
 def _value_and_gradient(
     loss: nn.CrossEntropyLoss,
     logits: Tensor,
@@ -249,15 +278,28 @@ def _value_and_gradient(
     parameters: Sequence[Tensor],
 ) -> list[Tensor]:
     """The loss of a piece, and gradients of its logits, which it may overwrite, and parameters."""
-    if not parameters and isinstance(loss, LinkLoss):
+    if not parameters and isinstance(loss, LinkLoss) and _is_plain(loss):
         asked = loss.asked(logits, target)
         if way_of(asked).way == "fused":
             return [*fused.value_and_gradient(asked, upstream)]
     with torch.enable_grad():
         leaf = logits.detach().requires_grad_()
-        value = loss(leaf, target)
-        slopes = torch.autograd.grad(value, [leaf, *parameters], upstream.to(value.dtype))
+        value = _value(loss, leaf, target)
+        slopes = torch.autograd.grad(
+            value, [leaf, *parameters], upstream.to(value.dtype), materialize_grads=True
+        )
     return [value.detach(), *slopes]
+
+
+def _is_plain(loss: LinkLoss) -> bool:
+    """Whether calling it does no more than what it asks for."""
+    if loss._forward_hooks or loss._forward_pre_hooks:
+        return False
+    return type(loss).forward in (
+        LinkLoss.forward,
+        ExactLoss.forward,
+        GeneralizedCrossEntropyLoss.forward,
+    )
 
 
 class PiecewiseLoss(torch.autograd.Function):
@@ -269,7 +311,9 @@ class PiecewiseLoss(torch.autograd.Function):
         hidden = inputs[0]
         assert hidden is not None
         ctx.job, ctx.gradients = job, None
-        ctx.save_for_backward(*inputs)
+        # The loss's numbers too: gradients have to be of the value that they gave.
+        ctx.save_for_backward(*inputs, *job.loss.buffers())
+        ctx.count = len(inputs)
         wanted = ctx.needs_input_grad[1:]
         at_once = any(wanted) and not job.per_row and hidden.dtype != torch.float16
         gradients = Gradients(inputs, wanted) if at_once else None
@@ -277,12 +321,13 @@ class PiecewiseLoss(torch.autograd.Function):
         with full_precision(hidden):
             value = _run(job, inputs, _share(divisor), gradients)
         ctx.gradients = gradients
-        return value / divisor
+        # As cross entropy says, even where smoothing leaves something.
+        return torch.where(divisor == 0, torch.nan, value / divisor)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients, made now if they are not there."""
-        inputs, job = ctx.saved_tensors, ctx.job
+        inputs, job = ctx.saved_tensors[: ctx.count], ctx.job
         gradients, ctx.gradients = ctx.gradients, None
         with torch.no_grad(), full_precision(inputs[0]):
             if gradients is not None:
@@ -338,6 +383,16 @@ def _check(
     rows: int | None,
 ) -> None:
     """Complain about what does not fit together."""
+    if not isinstance(target, Tensor):
+        raise TypeError(f"linear_loss: target must be a tensor, got {type(target).__name__}")
+    if any(map(is_sharded, (hidden, weight))):
+        raise ValueError(
+            "linear_loss: takes whole tensors, not parts of them (DTensor); where a model is "
+            "sharded, let the whole head be one unit of it"
+        )
+    dtypes = {tensor.dtype for tensor in (hidden, weight, bias) if tensor is not None}
+    if len(dtypes) > 1 and not torch.is_autocast_enabled(hidden.device.type):
+        raise ValueError(f"linear_loss: hidden, weight and bias differ in dtype: {dtypes}")
     if weight.dim() != 2 or hidden.dim() < 1 or hidden.shape[-1] != weight.shape[1]:
         raise ValueError(
             f"linear_loss: hidden (..., H) and weight (C, H) do not fit together: "
@@ -362,6 +417,9 @@ def _check(
             f"linear_loss: loss must be a loss of hitrate or torch.nn.CrossEntropyLoss, "
             f"got {type(loss).__name__}"
         )
+    weights: Tensor | None = loss.weight
+    if target.requires_grad or (weights is not None and weights.requires_grad):
+        raise ValueError("linear_loss: neither targets nor class weights get a gradient here")
     if isinstance(loss, ExactLoss) and loss.normalize and loss.training:
         raise ValueError(
             "linear_loss: normalize=True needs all logits at once; use normalize=False"
