@@ -10,6 +10,7 @@ import pytest
 import torch
 from matplotlib import pyplot
 
+import hitrate
 from hitrate import schedules
 from hitrate.schedules import Schedule
 
@@ -260,3 +261,11 @@ def test_a_plot_shows_all_values_with_a_log_axis_for_a_wide_range(curve, scale):
     assert (axes.get_yscale(), axes.get_ylabel()) == (scale, "sigma")
     axes.figure.canvas.draw()
     pyplot.close(axes.figure)
+
+
+def test_a_schedule_moves_the_loss_that_it_is_given():
+    one, other = hitrate.ExactLoss(), hitrate.ExactLoss()
+    schedule = Schedule(one, "sigma", schedules.linear(10.0, 1.0), 10)
+    schedule.loss = other
+    schedule.step()
+    assert float(one.sigma) == 10.0 and float(other.sigma) == 9.0

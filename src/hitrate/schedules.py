@@ -240,10 +240,18 @@ class Schedule:
         self.total_steps = total_steps
         self._steps = 0
         self._has_warned = False
-        # Looked at once: the methods of a protocol take longer to find than a step to make.
-        self._movable = loss if isinstance(loss, Movable) else None
         if self._movable is None or not self._movable.is_restored(name):
             self.goto(0)
+
+    @property
+    def loss(self) -> Any:
+        """What is moved."""
+        return self._loss
+
+    @loss.setter
+    def loss(self, loss: Any) -> None:
+        # Looked at once: the methods of a protocol take longer to find than a step to make.
+        self._loss, self._movable = loss, loss if isinstance(loss, Movable) else None
 
     @property
     def steps_done(self) -> int:

@@ -261,3 +261,27 @@ def test_a_tensor_may_stand_in_the_place_of_any_number():
     torch.testing.assert_close(loss(logits, target), plain(logits, target))
     exact = hitrate.ExactLoss(link=hitrate.links.GCE(torch.tensor(0.7)))
     assert list(exact.state_dict()) == ["q"]
+
+
+def test_a_state_loaded_in_part_leaves_the_steps_alone():
+    loss = hitrate.ExactLoss()
+    schedule = hitrate.Schedule(loss, "sigma", hitrate.schedules.linear(10.0, 1.0), 10)
+    for _ in range(5):
+        schedule.step()
+    loss.load_state_dict({}, strict=False)
+    schedule.step()
+    assert schedule.steps_done == 6 and float(loss.sigma) == 4.0
+
+
+def test_another_link_leaves_nothing_of_the_first():
+    loss = hitrate.ExactLoss(link="gce")
+    hitrate.Schedule(loss, "q", hitrate.schedules.linear(0.0, 1.0), 10).step()
+    loss.link = hitrate.links.Error()
+    assert not [key for key in loss.state_dict() if key.startswith("q")]
+    hitrate.ExactLoss().load_state_dict(loss.state_dict())
+
+
+def test_explain_reads_a_sigma_that_moves_as_the_call_does():
+    loss = hitrate.ExactLoss(noise="gumbel", link="log")
+    hitrate.Schedule(loss, "sigma", hitrate.schedules.linear(10.0, 1.0), 10)
+    assert loss.explain(torch.randn(4, 3), torch.tensor([0, 1, 2, 0])).way == "softmax"

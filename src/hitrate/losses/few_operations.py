@@ -41,6 +41,8 @@ def why_not(asked: Asked) -> str:
     logits, target, sigma, link, core, options, _ = asked
     if type(logits) not in (Tensor, torch.nn.Parameter) or is_transformed(logits):
         return "logits of this type go step by step"
+    if logits.dim() != 2:
+        return "the rows lie next to each other"
     if not is_number(sigma) or not 1e-30 < sigma < 1e30:
         return "sigma is no number of the usual size"
     if link.formula is None or link.of_batch:

@@ -80,6 +80,7 @@ def _with_a_number(asked: Asked) -> Asked:
 
 def explain_loss(asked: Asked) -> Choice:
     """The way that `link_loss` takes, without taking it."""
+    asked = _with_a_number(asked)
     as_it_lies = across(asked)
     if as_it_lies is not None and (choice := way_of(as_it_lies)).way == "fused":
         return choice
@@ -130,7 +131,7 @@ class LinkLoss(ClassificationLoss):
     def link(self, link: Link) -> None:
         names = tuple(field.name for field in dataclasses.fields(link))
         for name in getattr(self, "_link_numbers", ()):
-            self._buffers.pop(name, None)
+            self.forget(name)
         self._link, self._link_numbers = link, names
         for name in names:
             value = getattr(link, name)

@@ -49,6 +49,13 @@ class MovingNumbers(nn.Module):
             self._steps[name] = step
         self._restored.discard(name)
 
+    def forget(self, name: str) -> None:
+        """Let go of a number that moved, and of its steps."""
+        for key in (name, _step_of(name)):
+            self._buffers.pop(key, None)
+        self._steps.pop(name, None)
+        self._restored.discard(name)
+
     def _become(self, name: str, value: float) -> None:
         """Make a number a buffer with this value."""
         current = self._buffers.get(name) if name in self._buffers else self._parameters.get(name)
