@@ -159,6 +159,18 @@ def test_classes_far_down_are_roughly_right_and_leave_the_others_alone(classes, 
         assert bool(product.isfinite().all())
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("depth", [100.0, 1000.0])
+def test_many_classes_far_down_together(depth, noise):
+    generator = torch.Generator().manual_seed(0)
+    logits = (3 * torch.randn(2, 70, generator=generator) - depth).to(DEVICE)
+    logits[:, 0] = 0.0
+    log_p, product = log_p_and_product(logits, noise, torch.ones_like(logits))
+    truth = log_class_probabilities(logits.double(), noise=noise)
+    torch.testing.assert_close(log_p.double(), truth, rtol=3e-3, atol=1e-6)
+    assert bool(product.isfinite().all())
+
+
 @pytest.mark.parametrize("link", LINKS, ids=str)
 def test_every_link(link):
     logits, target = batch(3, 5)

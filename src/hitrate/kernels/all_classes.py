@@ -117,19 +117,20 @@ def survey(here, scale, classes, BLOCK: tl.constexpr):
 @triton.jit
 def segments_of(nearest, lowest):
     """How many segments a row has: even ones, and all."""
-    even = tl.ceil((tl.minimum(lowest, EDGE) - tl.minimum(nearest, EDGE)) / WIDTH)
+    edge = nearest + EDGE
+    even = tl.ceil((tl.minimum(lowest, edge) - nearest) / WIDTH)
     even = tl.minimum(tl.maximum(even, 1.0), SEGMENTS - 2)
-    return even, even.to(tl.int32) + tl.where(lowest > EDGE, 2, 0)
+    return even, even.to(tl.int32) + tl.where(lowest > edge, 2, 0)
 
 
 @triton.jit
 def segment_edge(s, even, nearest, lowest):
     """Where segment s begins."""
-    first = tl.minimum(nearest, EDGE)
-    width = tl.maximum((tl.minimum(lowest, EDGE) - first) / even, 1e-3)
+    edge = nearest + EDGE
+    width = tl.maximum((tl.minimum(lowest, edge) - nearest) / even, 1e-3)
     s = s + 0.0
-    deep = tl.where(s > even + 1.0, lowest, tl.sqrt(lowest * EDGE))
-    return tl.where(s > even, deep, first + width * s)
+    deep = tl.where(s > even + 1.0, lowest, tl.sqrt(lowest * edge))
+    return tl.where(s > even, deep, nearest + width * s)
 
 
 @triton.jit
