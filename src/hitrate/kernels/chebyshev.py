@@ -157,24 +157,24 @@ def weights_of_segment(
     top,
     own,
     y,
-    scale,
     margin,
     classes,
     cosines,
     points,
-    s,
-    reach,
-    closest,
+    slant,
+    shift,
+    near,
+    far,
+    damping,
     HAS_MARGIN: tl.constexpr,
     EVEN: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Weights of the points of segment s (16,): another pass, for sums of Chebyshev polynomials."""
+    """Weights of the points of a segment (16,): another pass, for sums of Chebyshev polynomials.
+
+    Rivals are damped by a factor that the points take back.
+    """
     column = tl.arange(0, BLOCK)
-    slant, shift, near, far = map_of_segment(s, reach, closest, scale)
-    # In the first segments most rivals are far from winning: damped by a factor that the points
-    # take back, their roundings do not reach the points of those that are close.
-    damping = tl.where(s <= 1, tl.minimum(0.3 * tl.log(classes + 0.0), 2.0), 0.0)
     fading = -1.4426950408889634 * damping
     # Sums of T_0 ... T_8, and of the products of T_8 with T_1 ... T_7.
     m0 = tl.zeros([BLOCK], tl.float32)
@@ -285,19 +285,24 @@ def weights_of_row(
     of = tl.arange(0, PLACES // POINTS)[:, None]
     weights = tl.zeros([PLACES // POINTS, POINTS], tl.float32)
     for s in range(segments):
+        slant, shift, near, far = map_of_segment(s, reach, closest, scale)
+        # In the first segments most rivals are far from winning: damped, their roundings do not
+        # reach the points of those that are close.
+        damping = tl.where(s <= 1, tl.minimum(0.3 * tl.log(classes + 0.0), 2.0), 0.0)
         found = weights_of_segment(
             here,
             top,
             own,
             y,
-            scale,
             margin,
             classes,
             cosines,
             points,
-            s,
-            reach,
-            closest,
+            slant,
+            shift,
+            near,
+            far,
+            damping,
             HAS_MARGIN,
             EVEN,
             BLOCK,

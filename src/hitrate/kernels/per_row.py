@@ -31,14 +31,14 @@ def gradient_of_segment(
     top,
     own,
     y,
-    scale,
     margin,
     classes,
-    slopes,
-    cosines,
+    powers,
     s,
-    reach,
-    closest,
+    slant,
+    shift,
+    near,
+    far,
     factor,
     pull,
     HAS_MARGIN: tl.constexpr,
@@ -47,8 +47,6 @@ def gradient_of_segment(
 ):
     """Write the gradient of the rivals in segment s; with the first also all that is in none."""
     column = tl.arange(0, BLOCK)
-    slant, shift, near, far = map_of_segment(s, reach, closest, scale)
-    powers = product(cosines + POWERS, coefficients_of(slopes, cosines, s))
     c0 = at(powers, 0, BLOCK)
     c1 = at(powers, 1, BLOCK)
     c2 = at(powers, 2, BLOCK)
@@ -167,20 +165,21 @@ def per_row_kernel(
     )
     if GRADIENT:
         for s in range(segments):
+            slant, shift, near, far = map_of_segment(s, reach, closest, scale)
             gradient_of_segment(
                 here,
                 gradient + row * classes,
                 top,
                 own,
                 y,
-                scale,
                 margin,
                 classes,
-                slopes,
-                cosines,
+                product(cosines + POWERS, coefficients_of(slopes, cosines, s)),
                 s,
-                reach,
-                closest,
+                slant,
+                shift,
+                near,
+                far,
                 factor,
                 pull,
                 HAS_MARGIN,
