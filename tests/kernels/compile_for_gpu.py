@@ -55,7 +55,8 @@ def main():
         compile_loss("normal", 10, formula)
     compile_loss("normal", 100, formulas[0], everything=True)
     compile_loss("normal", 5000, formulas[1], everything=True)
-    compile_loss("logistic", 10, formulas[2], everything=True)
+    for classes in (10, 100):
+        compile_loss("logistic", classes, formulas[2], everything=True)
     for formula in formulas:
         compile_loss("gumbel", 10, formula, smoothing=0.1)
     compile_loss("gumbel", 5000, formulas[1], everything=True)

@@ -81,13 +81,23 @@ def test_value_and_gradients_agree_with_float64(classes, scale, margin):
 
 @pytest.mark.parametrize("margin", [None, 1.0])
 @pytest.mark.parametrize(
-    ("classes", "scale"), [(2, 1.0), slow(3, 5.0), (10, 1.0), slow(40, 0.1), slow(300, 2.0)]
+    ("classes", "scale"),
+    [(2, 1.0), slow(3, 5.0), (10, 1.0), slow(40, 0.1), (70, 1.0), slow(100, 0.1), slow(300, 2.0)],
 )
 def test_logistic_noise_agrees_with_float64(classes, scale, margin):
     logits, target = rows(classes, scale)
     sigma = torch.linspace(0.5, 1.5, 9)
     cotangent = torch.randn(9, generator=torch.Generator().manual_seed(1))
     assert_close(*both(logits, target, sigma, cotangent, margin=margin, noise="logistic"))
+
+
+@pytest.mark.parametrize("classes", [10, 70])
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_logistic_rivals_may_lie_in_groups_far_apart(classes, ahead):
+    logits = torch.randn(4, classes, generator=torch.Generator().manual_seed(0))
+    logits[:, :ahead] = torch.tensor([[10.0], [30.0], [60.0], [300.0]])
+    target = torch.full((4,), 5)
+    assert_close(*both(logits, target, torch.ones(4), torch.ones(4), noise="logistic"))
 
 
 @pytest.mark.parametrize("classes", [10, slow(100)])
@@ -107,21 +117,24 @@ def test_strides_and_views_are_respected(classes):
 
 @pytest.mark.parametrize("classes", [5, slow(80)])
 @pytest.mark.parametrize("margin", [None, 1.0])
-def test_infinities_and_nan_are_what_they_are_in_torch(classes, margin):
+@pytest.mark.parametrize("noise", ["normal", "logistic"])
+def test_infinities_and_nan_are_what_they_are_in_torch(classes, margin, noise):
     logits, _ = rows(classes, 1.0)
     target = torch.zeros(9, dtype=torch.long)
     logits[0, 0] = -torch.inf
     logits[1, 0] = torch.inf
     logits[2, 1] = torch.inf
     logits[3] = -torch.inf
-    logits[4, 1:] = -torch.inf
+    # By torch a row without rivals has no value under logistic noise.
+    if noise == "normal":
+        logits[4, 1:] = -torch.inf
     logits[5, 2] = -torch.inf
     logits[6, 1] = torch.nan
     results = []
     for device, backend in ((DEVICE, "triton"), ("cpu", "torch")):
         z = logits.to(device).requires_grad_()
         value = hitrate.log_expected_accuracy(
-            z, target.to(device), 0.7, margin=margin, backend=backend
+            z, target.to(device), 0.7, margin=margin, backend=backend, noise=noise
         )
         (gradient,) = torch.autograd.grad(value.sum(), z)
         results.append((value.detach().cpu(), gradient.cpu()))
@@ -132,13 +145,14 @@ def test_infinities_and_nan_are_what_they_are_in_torch(classes, margin):
 
 @pytest.mark.parametrize("sigma", [1e-4, 1.0, 1e4])
 @pytest.mark.parametrize("classes", [2, 10, slow(100)])
-def test_extreme_logits_give_finite_values_and_gradients(classes, sigma):
+@pytest.mark.parametrize("noise", ["normal", "logistic"])
+def test_extreme_logits_give_finite_values_and_gradients(classes, sigma, noise):
     generator = torch.Generator().manual_seed(0)
     signs = torch.randint(2, (16, classes), generator=generator) * 2.0 - 1.0
     logits = (1e4 * signs * torch.rand(16, classes, generator=generator)).to(DEVICE)
     logits.requires_grad_()
     target = torch.arange(16, device=DEVICE) % classes
-    value = hitrate.log_expected_accuracy(logits, target, sigma, backend="triton")
+    value = hitrate.log_expected_accuracy(logits, target, sigma, backend="triton", noise=noise)
     (gradient,) = torch.autograd.grad(value.sum(), logits)
     assert value.isfinite().all() and gradient.isfinite().all()
 

@@ -38,8 +38,10 @@ AT_ONCE_UP_TO = 4096
 # Columns and warps of a program, for rows at once, for long rows (in half precision), and for
 # their gradient.
 SHORT, LONG, LONG_HALF, WIDE = (32, 1), (512, 8), (256, 4), (2048, 4)
-# Columns that a program of logistic noise looks at for the closest, and at all nodes at once.
-SPREAD = (256, 16)
+# For logistic noise: up to this many classes all rivals are looked at; nodes; columns and warps of
+# a program, for rows up to AT_ONCE_UP_TO and longer ones.
+LOGISTIC_UP_TO, NODES = 64, 64
+LOGISTIC_SHORT, LOGISTIC_LONG = (64, 1), (512, 8)
 SEARCH = 20
 # The kernels' numbers, as numbers.
 KEPT = int(chebyshev.FACTS) + int(chebyshev.PLACES)
@@ -148,7 +150,10 @@ def _launch(
     together = _together(classes, logistic)
     how: tuple[Any, ...] = (*which, link, reduction)
     if logistic:
-        start = Start(logistic_kernel, (*how, *SPREAD), 1 if classes <= 256 else 4)
+        few = classes <= LOGISTIC_UP_TO
+        block, warps = LOGISTIC_SHORT if classes <= AT_ONCE_UP_TO else LOGISTIC_LONG
+        spread = (few, classes % block == 0, block, NODES)
+        start = Start(logistic_kernel, (*how, *spread), warps)
     elif classes <= ROWS_UP_TO:
         start = Start(few_classes_kernel, (*how, together, _padded(classes), 4, SEARCH), 1)
     elif classes <= AT_ONCE_UP_TO:
