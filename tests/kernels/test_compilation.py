@@ -22,12 +22,15 @@ def test_every_kernel_and_link_compiles_for_a_gpu(tmp_path):
     assert kernels == {
         "all_classes_kernel",
         "compress",
+        "correct_kernel",
         "expand",
         "few_classes_kernel",
         "integrate_kept",
         "logistic_kernel",
         "per_row_kernel",
+        "pull_kernel",
         "scale_kernel",
         "softmax_gradient",
         "softmax_value",
+        "statistics_kernel",
     }
