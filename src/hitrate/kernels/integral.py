@@ -115,29 +115,6 @@ def nearer_the_peak(t, first, bend, ahead, low, high):
 
 
 @triton.jit
-def ends_behind(t, height, first, bend):
-    """Ends of the interval of rows behind, from a look near the peak (9)."""
-    tilt = first - t
-    curvature = 1.0 + first * bend
-    right = tl.minimum(
-        tl.sqrt(t * t - 2.0 * height + 2.0 * DROP),
-        t + tilt + tl.sqrt(tilt * tilt + 2.0 * DROP),
-    )
-    return t - (tl.sqrt(tilt * tilt + 2.0 * curvature * (DROP + 2.0)) - tilt) / curvature, right
-
-
-@triton.jit
-def ends_ahead(t, height, first, closest, log_classes):
-    """The same for rows ahead (11), and the log that the integrand is compared with."""
-    level = DROP + log_classes + tl.log(1.0 + tl.abs(t))
-    level = level + 0.5 * t * t - height - tl.log(first)
-    radius = tl.sqrt(tl.maximum(level - LOG_SQRT_2PI - 0.25 * closest * closest, 1.0))
-    middle = -0.5 * closest
-    beyond = tl.sqrt(2.0 * level) - closest
-    return middle - radius, tl.where(radius > -middle, beyond, middle + radius), level
-
-
-@triton.jit
 def interval(a, w, closest, start, log_classes, SEARCH: tl.constexpr):
     """Ends of the interval of t that holds all but exp(-DROP) of the integrand, (8) to (11).
 
@@ -149,49 +126,55 @@ def interval(a, w, closest, start, log_classes, SEARCH: tl.constexpr):
     height, first, bend = tl.zeros_like(t), tl.zeros_like(t), tl.zeros_like(t)
     low = tl.zeros_like(t)
     high = tl.full(t.shape, float("inf"), tl.float32)
-    left, right, level = tl.zeros_like(t), tl.zeros_like(t), tl.zeros_like(t)
     ahead = t > 0.0
     log_cdf, hazard, flat = tl.zeros_like(a), tl.zeros_like(a), tl.zeros_like(a)
-    place = t
-    # The first look, at 0, tells whether a row is ahead; rows that are take one more at the end.
+    # The first look, at 0, tells whether a row is ahead.
     turns = -1
-    while turns <= SEARCH:
-        lower, falling, bending, seen_log_cdf, seen_hazard, seen_flat = look(a, w, place)
-        if turns < SEARCH:
-            t, height, first, bend = place, lower, falling, bending
-            log_cdf, hazard, flat = seen_log_cdf, seen_hazard, seen_flat
+    while turns < SEARCH:
+        height, first, bend, log_cdf, hazard, flat = look(a, w, t)
         if turns < 0:
             ahead = height > AHEAD
-            place = tl.maximum(start, first / (1.0 + first * bend))
+            t = tl.maximum(start, first / (1.0 + first * bend))
             # Further ahead no float32 is as small as 1 - p.
-            place = tl.where(ahead, tl.where(closest < 26.0, -0.5 * closest, 0.0), place)
+            t = tl.where(ahead, tl.where(closest < 26.0, -0.5 * closest, 0.0), t)
             turns += 1
-        elif turns < SEARCH:
+        else:
             # Half a standard deviation from the peak is near enough.
             gap = first - t - tl.where(ahead, bend, 0.0)
             off = (gap * gap > 0.25 * (1.0 + first * bend)) & ((first > TINY) | (ahead == 0))
             turns = tl.where(any_of(off) & (turns < SEARCH - 1), turns + 1, SEARCH)
             if turns < SEARCH:
                 low, high = tl.where(first > t, t, low), tl.where(first > t, high, t)
-                place = nearer_the_peak(t, first, bend, ahead, low, high)
-            else:
-                left, right = ends_behind(t, height, first, bend)
-                if any_of(ahead):
-                    nearest, farthest, level = ends_ahead(t, height, first, closest, log_classes)
-                    left = tl.where(ahead, nearest, left)
-                    right = tl.where(ahead, farthest, right)
-                    place = 0.5 * (t + left)
-                else:
-                    turns += 1
-        else:
-            # To the left of any place log prod Phi lies under its tangent parabola there: half way
-            # down, where many rivals have begun to catch up, that parabola is steep.
-            needed = tl.maximum(lower + level + 2.0, 0.0)
-            steep = falling * bending
-            further = tl.sqrt(falling * falling + 2.0 * steep * needed) - falling
-            nearest = place - further / tl.maximum(steep, TINY)
-            left = tl.where(ahead, tl.maximum(left, nearest), left)
-            turns += 1
+                t = nearer_the_peak(t, first, bend, ahead, low, high)
+
+    # Behind (9).
+    tilt = first - t
+    curvature = 1.0 + first * bend
+    right = tl.minimum(
+        tl.sqrt(t * t - 2.0 * height + 2.0 * DROP),
+        t + tilt + tl.sqrt(tilt * tilt + 2.0 * DROP),
+    )
+    left = t - (tl.sqrt(tilt * tilt + 2.0 * curvature * (DROP + 2.0)) - tilt) / curvature
+    # Ahead (11).
+    if any_of(ahead):
+        level = DROP + log_classes + tl.log(1.0 + tl.abs(t))
+        level = level + 0.5 * t * t - height - tl.log(first)
+        radius = tl.sqrt(tl.maximum(level - LOG_SQRT_2PI - 0.25 * closest * closest, 1.0))
+        middle = -0.5 * closest
+        beyond = tl.sqrt(2.0 * level) - closest
+        nearest = middle - radius
+        # To the left of any place log prod Phi lies under its tangent parabola there: half way
+        # down, where many rivals have begun to catch up, that parabola is steep.
+        halfway = 0.5 * (t + nearest)
+        lower, falling, bending, _, _, _ = look(a, w, halfway)
+        needed = tl.maximum(lower + level + 2.0, 0.0)
+        steep = falling * bending
+        further = (tl.sqrt(falling * falling + 2.0 * steep * needed) - falling) / tl.maximum(
+            steep, TINY
+        )
+        nearest = tl.maximum(nearest, halfway - further)
+        left = tl.where(ahead, nearest, left)
+        right = tl.where(ahead, tl.where(radius > -middle, beyond, middle + radius), right)
     # The integrand is measured from its value at t, the linear parts of all rivals together: far
     # behind, heights of thousands would leave no digits for their differences (31).
     x = a + t[:, None]
@@ -200,7 +183,7 @@ def interval(a, w, closest, start, log_classes, SEARCH: tl.constexpr):
     excess = (1.0 - inverse * (2.0 - 10.0 * inverse)) / tl.where(far, x, 1.0)
     base = tl.where(far, flat, log_cdf)
     linear = tl.where(far, excess, -hazard)
-    return left, right, t, height, first - t, 1.0 + first * bend, ahead, base, linear
+    return left, right, t, height, tilt, curvature, ahead, base, linear
 
 
 @triton.jit
