@@ -134,9 +134,13 @@ def test_the_softmax_at_once_is_the_softmax_step_by_step():
     z = LOGITS.clone().requires_grad_()
     value = loss(z, TARGET)
     value.backward()
-    # A tensor in sigma's place takes the long way.
+    # A sigma that learns takes the long way, one that only moves does not.
+    moved = hitrate.ExactLoss(torch.tensor(1.0), noise="gumbel", link="focal")
+    assert moved.explain(LOGITS, TARGET).way == "softmax"
+    torch.testing.assert_close(moved(LOGITS, TARGET), value.detach())
     other = LOGITS.clone().requires_grad_()
-    slow = hitrate.ExactLoss(torch.tensor(1.0), noise="gumbel", link="focal")
+    learned = torch.nn.Parameter(torch.tensor(1.0))
+    slow = hitrate.ExactLoss(learned, noise="gumbel", link="focal")
     assert slow.explain(LOGITS, TARGET).way == "closed_form"
     longer = slow(other, TARGET)
     longer.backward()
