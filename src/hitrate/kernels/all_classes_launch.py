@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hitrate.kernels import all_classes
+from hitrate.kernels import all_classes, class_places
 from hitrate.kernels.all_classes import all_classes_kernel
 from hitrate.kernels.chebyshev_table import table_of
 from hitrate.kernels.fast_launch import Start
@@ -25,7 +25,7 @@ BLOCK, NODES = 256, 128
 # Warps of a program.
 WARPS = 4
 KEPT, SEGMENTS, POINTS = (
-    int(number) for number in (all_classes.KEPT, all_classes.SEGMENTS, all_classes.POINTS)
+    int(number) for number in (class_places.KEPT, class_places.SEGMENTS, class_places.POINTS)
 )
 VALUE, GRADIENT, LOG_P = (
     int(number) for number in (all_classes.VALUE, all_classes.GRADIENT, all_classes.LOG_P)
