@@ -37,7 +37,11 @@ def statistics(
     Sigma and margin are numbers, or tensors of one on the device.
     """
     rows, classes = logits.shape
-    device, stream = logits.device, stream_of(logits.device)
+    device = logits.device
+    if device.type == "cuda" and device.index != torch.cuda.current_device():
+        with torch.cuda.device(device):
+            return statistics(logits, target, ignore_index, sigma, margin, epsilon)
+    stream = stream_of(device)
     programs = min(-(-rows // _tile(classes)[0]), PROGRAMS)
     parts = max(3 * programs, _pullers(logits))
     facts = torch.empty(FACTS + parts, dtype=torch.float32, device=device)
