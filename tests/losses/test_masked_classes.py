@@ -4,6 +4,8 @@ import pytest
 import torch
 from loss_cases import CASES, exact
 
+import hitrate
+
 # These divide by the number of classes, masked or not.
 COUNTING = ("complement_objective",)
 MORE = [
@@ -79,3 +81,14 @@ def test_a_class_that_is_masked_and_has_no_part_in_the_target_adds_nothing():
         assert value.isfinite(), case.name
         (gradient,) = torch.autograd.grad(value, masked)
         assert gradient.isfinite().all(), case.name
+
+
+@pytest.mark.parametrize("classes", [2, 3, 12])
+@pytest.mark.parametrize("noise", ["normal", "logistic", "gumbel"])
+def test_a_target_without_rivals_has_won(noise, classes):
+    logits = torch.full((1, classes), -torch.inf)
+    logits[0, 0] = 1.0
+    logits.requires_grad_()
+    log_p = hitrate.log_expected_accuracy(logits, torch.tensor([0]), noise=noise)
+    assert log_p == 0
+    assert not torch.autograd.grad(log_p.sum(), logits)[0].any()

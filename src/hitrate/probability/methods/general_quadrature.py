@@ -92,7 +92,18 @@ def general_quadrature(
         slope_a[part] = slope.sum(2)
         if slope_b is not None:
             slope_b[part] = slope.mul_(rule.t[:, None, :]).sum(2)
+    # Without a rival the integrand of 1 - p is nowhere, and the target has won.
+    won = without_rival(a)
+    log_p = log_p.masked_fill(won, 0.0)
+    slope_a = slope_a.masked_fill(won[:, None], 0.0)
+    if slope_b is not None:
+        slope_b = slope_b.masked_fill(won[:, None], 0.0)
     return log_p, slope_a, slope_b
+
+
+def without_rival(a: Tensor) -> Tensor:
+    """Rows (N,) whose margins are all so large that there is nobody to lose to."""
+    return (a >= FARTHEST_ANYWHERE).all(1)
 
 
 def hessian_product(
