@@ -68,6 +68,8 @@ def main():
         for classes in (10, 1000):
             compile_loss(noise, classes, formulas[0], smoothing=0.1, everything=classes > 10)
             all_classes_launch.log_probabilities(torch.zeros(2, classes), 1.0, noise)
+            p = all_classes_launch.probabilities(torch.zeros(2, classes), 1.0, noise)
+            all_classes_launch.product(p, 1.0, p, noise, p)
 
 
 def compile_loss(noise, classes, formula, *, inner=(), smoothing=0.0, everything=False):

@@ -294,6 +294,60 @@ def test_log_p_can_be_differentiated_twice(sigma):
         torch.testing.assert_close(ours, truth, rtol=1e-3, atol=1e-4 * float(truth.abs().max()))
 
 
+def test_probabilities_sum_to_one_and_have_the_slopes_of_float64(noise, size):
+    logits, _ = batch(*size)
+    logits[2, 2] = -torch.inf
+    # Much the same for all classes, so that slopes are what differences leave.
+    v = 3 + torch.randn(logits.shape, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    found = []
+    for of in (
+        lambda z: all_classes.kernel_probabilities(z, 0.8, NOISES[noise]),
+        lambda z: hitrate.class_probabilities(z.double(), 0.8, noise=noise),
+    ):
+        z = logits.clone().requires_grad_()
+        p = of(z)
+        found.append((p.detach().double(), torch.autograd.grad(p, z, v.to(p))[0].double()))
+    (p, slope), (truth, true_slope) = found
+    torch.testing.assert_close(p.sum(1), torch.ones_like(p[:, 0]), rtol=0, atol=1e-6)
+    torch.testing.assert_close(p, truth, rtol=1e-4, atol=5e-7)
+    torch.testing.assert_close(slope, true_slope, rtol=0, atol=1e-5)
+
+
+def test_probabilities_can_be_differentiated_twice_and_half_precision_is_read():
+    logits = batch(3, 5)[0] / 3
+    v = torch.randn(3, 5, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    found = []
+    for of in (
+        lambda z: all_classes.kernel_probabilities(z, 0.8, NORMAL),
+        lambda z: hitrate.class_probabilities(z.double(), 0.8),
+    ):
+        z = logits.clone().requires_grad_()
+        p = of(z)
+        (slope,) = torch.autograd.grad(p, z, v.to(p), create_graph=True)
+        found.append((slope.detach(), torch.autograd.grad(slope.square().sum(), z)[0]))
+    for ours, truth in zip(*found, strict=True):
+        torch.testing.assert_close(ours, truth, rtol=1e-3, atol=1e-4 * float(truth.abs().max()))
+    half = logits.bfloat16().requires_grad_()
+    p = all_classes.kernel_probabilities(half, 0.8, NORMAL)
+    assert p.dtype == torch.float32
+    assert torch.autograd.grad(p.square().sum(), half)[0].dtype == torch.bfloat16
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU's memory")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_probabilities_take_no_memory_but_theirs_and_the_gradients(dtype):
+    logits = torch.randn(4096, 1000, device=DEVICE).to(dtype).requires_grad_()
+    upstream = torch.randn(logits.shape, device=DEVICE)
+    torch.autograd.grad(hitrate.class_probabilities(logits), logits, upstream)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    torch.autograd.grad(hitrate.class_probabilities(logits), logits, upstream)
+    torch.cuda.synchronize()
+    size = logits.numel() * (4 + logits.element_size())
+    assert torch.cuda.max_memory_allocated() - before < 1.05 * size
+
+
 def test_numbers_that_move_are_read_where_they_are():
     logits, target = batch(3, 5)
     fixed = value_and_gradient(

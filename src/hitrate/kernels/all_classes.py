@@ -42,10 +42,11 @@ from hitrate.kernels.logistic import log_sigmoid, sigmoid
 from hitrate.kernels.row_io import read
 from hitrate.kernels.softmax import SMOOTHED, SOFT
 
-# What is written: the loss, the loss with its gradient, or log p of every class.
+# What is written: the loss, the loss with its gradient, log p of every class, or its p.
 VALUE: tl.constexpr = tl.constexpr(0)
 GRADIENT: tl.constexpr = tl.constexpr(1)
 LOG_P: tl.constexpr = tl.constexpr(2)
+P: tl.constexpr = tl.constexpr(3)
 # Log of what may be left outside the nodes.
 DROP: tl.constexpr = tl.constexpr(16.0)
 # Down to classes this far below the highest the nodes are evenly spaced; at least so many are for
@@ -168,6 +169,8 @@ def target_at(
     else:
         q = tl.where(i == y, 1.0, 0.0)
     q = tl.where(inside, q * (1.0 - smoothing) + smoothing / classes, 0.0)
+    if WEIGHTS == OF_ROWS:
+        weight += row * classes
     if WEIGHTS:
         q *= tl.load(weight + i, mask=inside, other=0.0).to(tl.float32)
     return q
@@ -322,8 +325,8 @@ def one_row(
     first = tl.zeros([1], tl.int32) + highest
     value = tl.zeros([1], tl.float32)
     slope_top = 0.0
-    if OUTPUT == LOG_P:
-        write_log_p(out, first, value + log_p_top, value, undefined, first < classes)
+    if OUTPUT >= LOG_P:
+        write_log_p(out, first, value + log_p_top, value, undefined, first < classes, OUTPUT)
     else:
         q = target_at(target, weight, place, first, y, classes, smoothing, TARGETS, WEIGHTS)
         value, steep = linked(value + log_p_top, q, link_a, link_b, LINK)
@@ -341,8 +344,8 @@ def one_row(
         own = tl.sum(chances * (others + hazard_top)[None, :], 1)
         if FEW:
             z = read(here, i, classes, False)
-            if OUTPUT == LOG_P:
-                write_log_p(out, i, log_p, z, undefined, (i < classes) & (i != highest))
+            if OUTPUT >= LOG_P:
+                write_log_p(out, i, log_p, z, undefined, (i < classes) & (i != highest), OUTPUT)
             else:
                 terms, slope = classes_below(
                     log_p,
@@ -377,9 +380,9 @@ def one_row(
                 c = start + column
                 z, x, inside = in_segment(here, c, top, scale, classes, middle, half, begin, end)
                 log_p_of_class = tl.minimum(polynomial(at + 2 * PITCH, x), 0.0)
-                if OUTPUT == LOG_P:
+                if OUTPUT >= LOG_P:
                     mask = inside & (c != highest)
-                    write_log_p(out, c, log_p_of_class, z, undefined, mask)
+                    write_log_p(out, c, log_p_of_class, z, undefined, mask, OUTPUT)
                 else:
                     terms, slope = classes_below(
                         log_p_of_class,
@@ -406,6 +409,8 @@ def one_row(
             if OUTPUT == GRADIENT:
                 pulls += tl.sum(weights_of(sums, waves)[:, None] * chances, 0)
 
+    if OUTPUT == P:
+        normalise(out, classes, BLOCK)
     if OUTPUT == GRADIENT:
         # A row that is undefined, or has no part in the loss, is so as a whole.
         factor = tl.where(undefined, float("nan"), scale)
@@ -458,10 +463,29 @@ def one_row(
 
 
 @triton.jit
-def write_log_p(out, i, log_p, z, undefined, mask):
-    """Store log p of classes i with logits z."""
-    log_p = tl.where(z == float("-inf"), float("-inf"), log_p)
-    tl.store(out + i, tl.where(undefined, float("nan"), log_p), mask=mask)
+def write_log_p(out, i, log_p, z, undefined, mask, OUTPUT: tl.constexpr):
+    """Store log p of classes i with logits z, or p."""
+    found = tl.where(z == float("-inf"), float("-inf"), log_p)
+    if OUTPUT == P:
+        found = tl.exp(found)
+    tl.store(out + i, tl.where(undefined, float("nan"), found), mask=mask)
+
+
+@triton.jit
+def normalise(out, classes, BLOCK: tl.constexpr):
+    """Divide a row's p by their sum, which differs from 1 by the error of the rule."""
+    # What other threads have written.
+    tl.debug_barrier()
+    column = tl.arange(0, BLOCK)
+    sums = tl.zeros([BLOCK], tl.float32)
+    for start in range(0, classes, BLOCK):
+        i = start + column
+        sums += tl.load(out + i, mask=i < classes, other=0.0)
+    total = tl.sum(sums, 0)
+    for start in range(0, classes, BLOCK):
+        i = start + column
+        p = tl.load(out + i, mask=i < classes, other=0.0)
+        tl.store(out + i, p / total, mask=i < classes)
 
 
 @triton.jit
@@ -506,7 +530,7 @@ def all_classes_kernel(
     PLACES: tl.constexpr,
     NODES: tl.constexpr,
 ):
-    """Losses of rows, one after the other, with their gradients; or log p of their classes."""
+    """Losses of rows, one after the other, with gradients; or log p, or p, of their classes."""
     link_a = number_of(a_at, link_a, MOVING & 2)
     link_b = number_of(b_at, link_b, MOVING & 4)
     smoothing = number_of(smoothing_at, smoothing, MOVING & 8)
@@ -541,7 +565,7 @@ def all_classes_kernel(
             PLACES,
             NODES,
         )
-        if (REDUCTION == NONE) & (OUTPUT != LOG_P):
+        if (REDUCTION == NONE) & (OUTPUT < LOG_P):
             tl.store(loss + row, value)
         total += value
         parts += part

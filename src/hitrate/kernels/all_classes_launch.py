@@ -27,8 +27,9 @@ WARPS = 4
 KEPT, SEGMENTS, POINTS = (
     int(number) for number in (class_places.KEPT, class_places.SEGMENTS, class_places.POINTS)
 )
-VALUE, GRADIENT, LOG_P = (
-    int(number) for number in (all_classes.VALUE, all_classes.GRADIENT, all_classes.LOG_P)
+VALUE, GRADIENT, LOG_P, P = (
+    int(number)
+    for number in (all_classes.VALUE, all_classes.GRADIENT, all_classes.LOG_P, all_classes.P)
 )
 # The rules' names of the noises.
 NOISES = {"all_normal": False, "all_logistic": True}
@@ -38,7 +39,7 @@ class Kind(NamedTuple):
     """What a kernel is compiled for, beside types."""
 
     sigmas: int
-    has_weights: bool
+    weights: int  # None, one per class, or one per row and class.
     moving: int
     targets: int
     output: int
@@ -69,15 +70,30 @@ def forward(
 
 def log_probabilities(logits: Tensor, sigma: float | Tensor, noise: str) -> Tensor:
     """All log p_c (N, C) in float32; logits and sigma as in `forward`."""
+    return _of_all(logits, sigma, noise, LOG_P)
+
+
+def probabilities(logits: Tensor, sigma: float | Tensor, noise: str) -> Tensor:
+    """All p_c (N, C) in float32, whose sums are 1."""
+    return _of_all(logits, sigma, noise, P)
+
+
+def _of_all(logits: Tensor, sigma: float | Tensor, noise: str, output: int) -> Tensor:
     found = torch.empty(logits.shape, dtype=torch.float32, device=logits.device)
-    _start(logits, logits, sigma, None, Rule(noise), SOFT, LOG_P, found, found, found)
+    _start(logits, logits, sigma, None, Rule(noise), SOFT, output, found, found, found)
     return found
 
 
-def product(logits: Tensor, sigma: float | Tensor, upstream: Tensor, noise: str) -> Tensor:
-    """sum_c upstream_c d log p_c / d logits, shaped and typed like the logits."""
+def product(
+    logits: Tensor, sigma: float | Tensor, upstream: Tensor, noise: str, p: Tensor | None = None
+) -> Tensor:
+    """sum_c upstream_c d log p_c / d logits, shaped and typed like the logits.
+
+    Given p (N, C), the same of p_c, whose slope is p_c times that of its log. That p_c are divided
+    by their sum has no slope: it is 1 whatever the logits are.
+    """
     upstream = upstream.contiguous()
-    return forward(logits, upstream, sigma, None, Rule(noise), wanted=True).gradient
+    return forward(logits, upstream, sigma, p, Rule(noise), wanted=True).gradient
 
 
 def _start(
@@ -106,7 +122,7 @@ def _start(
     read_only = (logits, target, sigma_at, weight_at, *numbers.pointers(logits, 4)[1:])
     kind = Kind(
         sigmas,
-        weight is not None,
+        0 if weight is None else weight.dim(),
         numbers.moving,
         targets,
         output,

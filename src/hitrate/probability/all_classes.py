@@ -67,7 +67,8 @@ def log_class_probabilities(
     >>> log_class_probabilities(torch.tensor([[2.0, 1.0, -30.0]]))
     tensor([[-2.7411e-01, -1.4282e+00, -3.3810e+02]])
     """
-    return _log_probabilities(logits, sigma, noise, f"log_class_probabilities(noise={noise!r})")
+    call = f"log_class_probabilities(noise={noise!r})"
+    return _probabilities(logits, sigma, noise, call, is_log=True)
 
 
 def class_probabilities(
@@ -99,17 +100,17 @@ def class_probabilities(
     >>> hitrate.class_probabilities(torch.tensor([[2.0, 1.0, 0.0]]))
     tensor([[0.7288, 0.2241, 0.0472]])
     """
-    log_p = _log_probabilities(logits, sigma, noise, f"class_probabilities(noise={noise!r})")
-    # The exponential, divided by its sum, which differs from 1 by the error of the rule.
-    return torch.softmax(log_p, 1)
+    call = f"class_probabilities(noise={noise!r})"
+    return _probabilities(logits, sigma, noise, call, is_log=False)
 
 
-def _log_probabilities(
-    logits: Tensor, sigma: float | Tensor, noise: str | Noise, call: str
+def _probabilities(
+    logits: Tensor, sigma: float | Tensor, noise: str | Noise, call: str, *, is_log: bool
 ) -> Tensor:
-    """Check, scale and dispatch."""
+    """Check, scale and dispatch: log p, or p."""
     if is_sharded(logits):
-        return by_rows(functools.partial(_log_probabilities, noise=noise, call=call), logits, sigma)
+        of_rows = functools.partial(_probabilities, noise=noise, call=call, is_log=is_log)
+        return by_rows(of_rows, logits, sigma)
     scores = arguments.logits_of(logits, call)
     scale = arguments.sigma_of(sigma, scores, call)
     kind = arguments.noise_named(noise, call)
@@ -117,12 +118,19 @@ def _log_probabilities(
         raise ValueError(f"{call}: takes one sigma per row, got {tuple(scale.shape)}")
     if kind.classes_kernel is not None and _may_run_kernel(logits, sigma):
         each = scale[:, 0].contiguous() if isinstance(sigma, Tensor) else float(sigma)
-        return kernel_log_probabilities(logits, each, kind)
-    return _by_torch(scores, scale, kind)
+        by_kernel = kernel_log_probabilities if is_log else kernel_probabilities
+        return by_kernel(logits, each, kind)
+    log_p = _by_torch(scores, scale, kind)
+    return log_p if is_log else _normalised(log_p)
+
+
+def _normalised(log_p: Tensor) -> Tensor:
+    """The exponential, divided by its sum, which differs from 1 by the error of the rule."""
+    return torch.softmax(log_p, 1)
 
 
 def _by_torch(scores: Tensor, scale: Tensor, kind: Noise) -> Tensor:
-    """The same of float32 or float64 with sigma (N, 1), by functions that torch differentiates."""
+    """All log p_c of float32 or float64, sigma (N, 1), by functions that torch differentiates."""
     with full_precision(scores):
         # Only differences count, so the highest may be 0. A class at -inf is out whatever sigma
         # is, and must not give it a NaN gradient; a row with nothing else is undefined.
@@ -156,39 +164,55 @@ def _may_run_kernel(logits: Tensor, sigma: float | Tensor) -> bool:
 
 def kernel_log_probabilities(logits: Tensor, sigma: float | Tensor, noise: Noise) -> Tensor:
     """All log p_c in float32 by kernels, sigma a number or (N,)."""
-    found: Tensor = KernelLogProbabilities.apply(  # type: ignore[no-untyped-call]
-        logits.contiguous(), sigma, noise
+    found: Tensor = KernelProbabilities.apply(  # type: ignore[no-untyped-call]
+        logits.contiguous(), sigma, noise, True
     )
     return found
 
 
-class KernelLogProbabilities(torch.autograd.Function):
+def kernel_probabilities(logits: Tensor, sigma: float | Tensor, noise: Noise) -> Tensor:
+    """All p_c in the same way. Nothing else of their size is kept for the gradient."""
+    found: Tensor = KernelProbabilities.apply(  # type: ignore[no-untyped-call]
+        logits.contiguous(), sigma, noise, False
+    )
+    return found
+
+
+class KernelProbabilities(torch.autograd.Function):
     """See `kernel_log_probabilities`; derivatives of the gradient go the torch way."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, sigma: float | Tensor, noise: Noise) -> Tensor:
+    def forward(
+        ctx: Any, logits: Tensor, sigma: float | Tensor, noise: Noise, is_log: bool
+    ) -> Tensor:
         from hitrate.kernels import all_classes_launch
 
         assert noise.classes_kernel is not None
+        by_kernel = (
+            all_classes_launch.log_probabilities if is_log else all_classes_launch.probabilities
+        )
+        found = by_kernel(logits, sigma, noise.classes_kernel)
         is_tensor = isinstance(sigma, Tensor)
-        ctx.save_for_backward(logits, sigma if is_tensor else None)
+        ctx.save_for_backward(logits, sigma if is_tensor else None, None if is_log else found)
         ctx.number, ctx.noise = None if is_tensor else sigma, noise
-        return all_classes_launch.log_probabilities(logits, sigma, noise.classes_kernel)
+        return found
 
     @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None, None]:
         from hitrate.kernels import all_classes_launch
 
-        logits, sigma = ctx.saved_tensors
+        logits, sigma, p = ctx.saved_tensors
         sigma = ctx.number if sigma is None else sigma
         if torch.is_grad_enabled():
             scores = arguments.scores_of(logits, "log_class_probabilities")
             scale = arguments.sigma_of(sigma, scores, "log_class_probabilities")
-            log_p = _by_torch(scores, scale, ctx.noise)
-            (gradient,) = torch.autograd.grad(log_p, logits, upstream, create_graph=True)
-            return gradient, None, None
-        kernel = ctx.noise.classes_kernel
-        return all_classes_launch.product(logits, sigma, upstream, kernel), None, None
+            found = _by_torch(scores, scale, ctx.noise)
+            found = found if p is None else _normalised(found)
+            (gradient,) = torch.autograd.grad(found, logits, upstream, create_graph=True)
+        else:
+            kernel = ctx.noise.classes_kernel
+            gradient = all_classes_launch.product(logits, sigma, upstream, kernel, p)
+        return gradient, None, None, None
 
 
 class LogClassProbabilities(torch.autograd.Function):
