@@ -47,6 +47,8 @@ VALUE: tl.constexpr = tl.constexpr(0)
 GRADIENT: tl.constexpr = tl.constexpr(1)
 LOG_P: tl.constexpr = tl.constexpr(2)
 P: tl.constexpr = tl.constexpr(3)
+# Weights (N, C), which are each row's own.
+OF_ROWS: tl.constexpr = tl.constexpr(2)
 # Log of what may be left outside the nodes.
 DROP: tl.constexpr = tl.constexpr(16.0)
 # Down to classes this far below the highest the nodes are evenly spaced; at least so many are for
