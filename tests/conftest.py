@@ -1,5 +1,7 @@
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 # Before anything counts cores: where tests run side by side, each has one.
@@ -9,6 +11,14 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import hypothesis
 import pytest
 import torch
+
+# Some virtual machines say that they have AMX, and end a process that uses it: torch's matrix
+# products in bfloat16 do. Then its library has to do without; the processes of tests inherit that.
+HALF_PRODUCT = "import torch; x = torch.ones(256, 32, dtype=torch.bfloat16); x @ x.T"
+CPU = Path("/proc/cpuinfo")
+if "ONEDNN_MAX_CPU_ISA" not in os.environ and CPU.exists() and "amx_tile" in CPU.read_text():
+    if subprocess.run([sys.executable, "-c", HALF_PRODUCT]).returncode == -signal.SIGILL:
+        os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"
 
 # Before anything imports Triton: without a GPU its kernels run in its interpreter.
 if not torch.cuda.is_available():
