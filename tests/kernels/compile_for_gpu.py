@@ -14,8 +14,10 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from hitrate import links
-from hitrate.kernels import all_classes_launch, launch, standardize_launch
-from hitrate.kernels.fast_launch import Start
+from hitrate.kernels import launch
+from hitrate.kernels.launch import all_classes as all_classes_launch
+from hitrate.kernels.launch import standardize as standardize_launch
+from hitrate.kernels.launch.start import Start
 
 TARGET = GPUTarget("cuda", 90, 32)
 TYPES = {

@@ -9,7 +9,7 @@ from hitrate.probability import all_classes, log_class_probabilities
 from hitrate.probability.noises import LOGISTIC, NORMAL
 
 pytest.importorskip("triton")
-from hitrate.kernels import all_classes_launch
+from hitrate.kernels.launch import all_classes as all_classes_launch
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),

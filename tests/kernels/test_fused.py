@@ -13,7 +13,8 @@ from hitrate.links import exp, one_minus_exp
 
 pytest.importorskip("triton")
 from hitrate.kernels import launch
-from hitrate.kernels.rule import Numbers
+from hitrate.kernels.launch import rows as rows_launch
+from hitrate.kernels.launch.rule import Numbers
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
@@ -42,7 +43,7 @@ WAYS = [5, *(pytest.param(c, marks=pytest.mark.slow) for c in (40, 130))]
 
 @pytest.fixture(autouse=True)
 def gradient_in_the_backward_pass_from_100_classes(monkeypatch):
-    monkeypatch.setattr(launch, "AT_ONCE_UP_TO", 100)
+    monkeypatch.setattr(rows_launch, "AT_ONCE_UP_TO", 100)
 
 
 def batch(classes, rows=5, seed=0):
@@ -297,8 +298,8 @@ def test_more_rows_than_one_program_adds_up(monkeypatch):
     logits, target = batch(5, rows=20)
     target[3] = -100
     results = []
-    for limit in (launch.FINISHED_UP_TO, 4):
-        monkeypatch.setattr(launch, "FINISHED_UP_TO", limit)
+    for limit in (rows_launch.FINISHED_UP_TO, 4):
+        monkeypatch.setattr(rows_launch, "FINISHED_UP_TO", limit)
         for reduction in ("mean", "sum"):
             results.append(value_and_gradients(logits, target, 1.0, "triton", reduction=reduction))
     assert_same(results[0], results[2])

@@ -6,7 +6,7 @@ import torch
 import hitrate
 
 pytest.importorskip("triton")
-from hitrate.kernels import launch
+from hitrate.kernels.launch import rows as rows_launch
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
@@ -27,10 +27,10 @@ LOSSES = {
 
 @pytest.fixture
 def long_rows(monkeypatch):
-    monkeypatch.setattr(launch, "AT_ONCE_UP_TO", 40)
-    launch._launch.cache_clear()
+    monkeypatch.setattr(rows_launch, "AT_ONCE_UP_TO", 40)
+    rows_launch._launch.cache_clear()
     yield
-    launch._launch.cache_clear()
+    rows_launch._launch.cache_clear()
 
 
 @pytest.mark.parametrize("name", LOSSES)

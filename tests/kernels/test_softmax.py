@@ -10,7 +10,7 @@ import hitrate
 from hitrate import links
 
 pytest.importorskip("triton")
-from hitrate.kernels import softmax_launch
+from hitrate.kernels.launch import softmax as softmax_launch
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),

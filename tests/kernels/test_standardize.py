@@ -8,7 +8,8 @@ import hitrate
 pytest.importorskip("triton")
 from two_processes import run_in_two_processes
 
-from hitrate.kernels import launch, standardize_launch
+from hitrate.kernels.launch import rows as rows_launch
+from hitrate.kernels.launch import standardize as standardize_launch
 from hitrate.losses import fused
 
 pytestmark = [
@@ -75,10 +76,10 @@ def test_values_and_gradients(name):
 
 
 def test_rows_that_are_long(monkeypatch):
-    monkeypatch.setattr(launch, "AT_ONCE_UP_TO", 40)
-    launch._launch.cache_clear()
+    monkeypatch.setattr(rows_launch, "AT_ONCE_UP_TO", 40)
+    rows_launch._launch.cache_clear()
     check(*batch(61), sigma=0.7)
-    launch._launch.cache_clear()
+    rows_launch._launch.cache_clear()
 
 
 @pytest.mark.parametrize("tile", [(16, 4), (32, 32)])

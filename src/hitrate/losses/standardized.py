@@ -128,6 +128,6 @@ def _sum(value: Tensor, group: dist.ProcessGroup | None) -> Tensor:
 @functools.cache
 def _kernels() -> Any:
     """The launchers, imported when a loss first needs them."""
-    from hitrate.kernels import standardize_launch
+    from hitrate.kernels.launch import standardize as standardize_launch
 
     return standardize_launch

@@ -185,7 +185,7 @@ class KernelProbabilities(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, sigma: float | Tensor, noise: Noise, is_log: bool
     ) -> Tensor:
-        from hitrate.kernels import all_classes_launch
+        from hitrate.kernels.launch import all_classes as all_classes_launch
 
         assert noise.classes_kernel is not None
         by_kernel = (
@@ -199,7 +199,7 @@ class KernelProbabilities(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None, None]:
-        from hitrate.kernels import all_classes_launch
+        from hitrate.kernels.launch import all_classes as all_classes_launch
 
         logits, sigma, p = ctx.saved_tensors
         sigma = ctx.number if sigma is None else sigma

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from hitrate.kernels import standardize
-from hitrate.kernels.chebyshev_table import table_of
-from hitrate.kernels.fast_launch import Start
-from hitrate.kernels.rule import stream_of
+from hitrate.kernels.launch.rule import stream_of
+from hitrate.kernels.launch.start import Start
+from hitrate.kernels.launch.table import table_of
 from hitrate.kernels.standardize import correct_kernel, pull_kernel, statistics_kernel
 
 # Elements of a tile, classes of it at the most, and warps.

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from hitrate.kernels import all_classes, class_places
 from hitrate.kernels.all_classes import all_classes_kernel
-from hitrate.kernels.chebyshev_table import table_of
-from hitrate.kernels.fast_launch import Start
-from hitrate.kernels.rule import REDUCTIONS, Found, Rule, empty_loss, sigma_from, stream_of
-from hitrate.kernels.softmax_launch import SMOOTHED, SOFT
+from hitrate.kernels.launch.rule import REDUCTIONS, Found, Rule, empty_loss, sigma_from, stream_of
+from hitrate.kernels.launch.softmax import SMOOTHED, SOFT
+from hitrate.kernels.launch.start import Start
+from hitrate.kernels.launch.table import table_of
 
 # Up to this many classes each of them is a place of its own.
 FEW_UP_TO = 64

@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 
 from hitrate.kernels import softmax
-from hitrate.kernels.chebyshev_table import table_of
-from hitrate.kernels.fast_launch import Start
-from hitrate.kernels.rule import (
+from hitrate.kernels.launch.rule import (
     ADDED_LATER,
     FINISHED_UP_TO,
     REDUCTIONS,
@@ -23,6 +21,8 @@ from hitrate.kernels.rule import (
     sigma_from,
     stream_of,
 )
+from hitrate.kernels.launch.start import Start
+from hitrate.kernels.launch.table import table_of
 from hitrate.kernels.softmax import softmax_gradient, softmax_value
 
 # Up to this many classes a row is read once, and held in registers.

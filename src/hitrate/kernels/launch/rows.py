@@ -8,16 +8,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hitrate.kernels import all_classes_launch, chebyshev, softmax_launch
-from hitrate.kernels.chebyshev_table import table_of
+from hitrate.kernels import chebyshev
 from hitrate.kernels.epilogue import scale_kernel
-from hitrate.kernels.fast_launch import Start
 from hitrate.kernels.few_classes import few_classes_kernel
-from hitrate.kernels.link_code import compiled
-from hitrate.kernels.logistic import logistic_kernel
-from hitrate.kernels.many_classes import compress, expand, integrate_kept
-from hitrate.kernels.per_row import per_row_kernel
-from hitrate.kernels.rule import (
+from hitrate.kernels.launch import all_classes as all_classes_launch
+from hitrate.kernels.launch import softmax as softmax_launch
+from hitrate.kernels.launch.rule import (
     ADDED_LATER,
     FINISHED_UP_TO,
     REDUCTIONS,
@@ -28,6 +24,12 @@ from hitrate.kernels.rule import (
     sigma_from,
     stream_of,
 )
+from hitrate.kernels.launch.start import Start
+from hitrate.kernels.launch.table import table_of
+from hitrate.kernels.link_code import compiled
+from hitrate.kernels.logistic import logistic_kernel
+from hitrate.kernels.many_classes import compress, expand, integrate_kept
+from hitrate.kernels.per_row import per_row_kernel
 
 __all__ = ["Found", "Rule", "backward", "compiled", "forward", "log_probability", "scaled"]
 
