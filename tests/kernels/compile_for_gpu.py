@@ -86,8 +86,9 @@ def compile_loss(noise, classes, formula, *, inner=(), smoothing=0.0, everything
     link = launch.compiled(formula)
     rule = launch.Rule(noise, link, 0.3, -math.inf, "mean", -100, margin, smoothing)
     learned = everything and noise != "gumbel" and not of_all
-    found = launch.forward(logits, target, sigma, weight, rule, wanted=True, learned=learned)
-    launch.backward(logits, target, sigma, weight, found, rule, torch.ones(()))
+    call = launch.call_of(logits, target, sigma, weight, rule, wanted=True, learned=learned)
+    _, found = call.value(logits, target, call.numbers.now())
+    call.gradient(logits, target, found, torch.ones(()))
 
 
 def compile_standardization(classes):

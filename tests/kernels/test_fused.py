@@ -14,7 +14,7 @@ from hitrate.links import exp, one_minus_exp
 pytest.importorskip("triton")
 from hitrate.kernels import launch
 from hitrate.kernels.launch import rows as rows_launch
-from hitrate.kernels.launch.rule import Numbers
+from hitrate.kernels.launch import rule as rule_module
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
@@ -185,22 +185,26 @@ def test_numbers_that_move_are_read_where_they_are(classes):
 
 
 @pytest.mark.parametrize("classes", WAYS)
-def test_kernels_that_read_numbers_from_memory_agree_with_those_that_are_given_them(classes):
+def test_kernels_that_read_numbers_from_memory_agree_with_those_that_are_given_them(
+    classes, monkeypatch
+):
     # What a GPU does when the loss is on it; here the tensor is just not on the CPU's own path.
     logits, target = batch(classes)
     formula = launch.compiled(links.GCE.formula)
     given = launch.Rule("normal", formula, 0.3, -math.inf, "mean", -100, 1.5)
 
-    class FromMemory(launch.Rule):
-        def numbers(self, device):
-            there = [torch.tensor(x, device=logits.device) for x in (1.5, 0.3, -math.inf)]
-            return Numbers((0.0, 0.0, 0.0, 0.0), (*there, None), 7)
-
+    moving = given._replace(a=torch.tensor(0.3), margin=torch.tensor(1.5))
+    moving = moving._replace(
+        **{name: getattr(moving, name).to(logits.device) for name in ("a", "margin")}
+    )
+    monkeypatch.setattr(rule_module, "is_in_memory", lambda number: torch.is_tensor(number))
     found = []
-    for rule in (given, FromMemory(*given)):
-        made = launch.forward(logits, target, 0.8, None, rule, wanted=True, learned=False)
+    for rule in (given, moving):
+        call = launch.call_of(logits, target, 0.8, None, rule, wanted=True, learned=False)
+        assert call.numbers.moving == (0 if rule is given else 3)
+        value, made = call.value(logits, target, call.numbers.now())
         upstream = torch.ones((), device=logits.device)
-        found.append((made.loss, launch.backward(logits, target, 0.8, None, made, rule, upstream)))
+        found.append((value, call.gradient(logits, target, made, upstream)))
     assert_same(found[1], found[0], rtol=1e-6, atol=1e-7)
 
 
@@ -311,8 +315,9 @@ def test_a_target_that_is_no_class_is_not_a_number_where_values_are_not_looked_a
         logits, target = batch(classes)
         target[1] = classes + 3
         rule = launch.Rule("normal", reduction="none")
-        found = launch.forward(logits, target, 1.0, None, rule, wanted=True, learned=False)
-        assert found.loss.isnan().tolist() == [row == 1 for row in range(5)]
+        call = launch.call_of(logits, target, 1.0, None, rule, wanted=True, learned=False)
+        value, _ = call.value(logits, target, call.numbers.now())
+        assert value.isnan().tolist() == [row == 1 for row in range(5)]
     if DEVICE == "cpu":
         with pytest.raises(ValueError, match="out of range"):
             hitrate.exact_loss(logits, target, backend="triton")

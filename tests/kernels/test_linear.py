@@ -28,9 +28,6 @@ LOSSES = {
 @pytest.fixture
 def long_rows(monkeypatch):
     monkeypatch.setattr(rows_launch, "AT_ONCE_UP_TO", 40)
-    rows_launch._launch.cache_clear()
-    yield
-    rows_launch._launch.cache_clear()
 
 
 @pytest.mark.parametrize("name", LOSSES)

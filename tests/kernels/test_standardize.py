@@ -10,7 +10,7 @@ from two_processes import run_in_two_processes
 
 from hitrate.kernels.launch import rows as rows_launch
 from hitrate.kernels.launch import standardize as standardize_launch
-from hitrate.losses import fused
+from hitrate.losses import standardized
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
@@ -52,9 +52,9 @@ def value_and_gradient(logits, target, dtype, **arguments):
 def check(logits, target, tolerance=1e-5, dtype=torch.float32, **arguments):
     """Kernels on these logits, torch on the same ones in float64."""
     used = []
-    facts_of = fused.standardized.facts_of
+    facts_of = standardized.facts_of
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fused.standardized, "facts_of", lambda *a: used.append(True) or facts_of(*a))
+        patch.setattr(standardized, "facts_of", lambda *a: used.append(True) or facts_of(*a))
         found = value_and_gradient(logits, target, dtype, backend="triton", **arguments)
     assert used
     expected = value_and_gradient(
@@ -77,9 +77,7 @@ def test_values_and_gradients(name):
 
 def test_rows_that_are_long(monkeypatch):
     monkeypatch.setattr(rows_launch, "AT_ONCE_UP_TO", 40)
-    rows_launch._launch.cache_clear()
     check(*batch(61), sigma=0.7)
-    rows_launch._launch.cache_clear()
 
 
 @pytest.mark.parametrize("tile", [(16, 4), (32, 32)])

@@ -154,9 +154,12 @@ class ExactLoss(LinkLoss):
 
     def forward(self, input: Tensor, target: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """Loss of logits `input`, with the noise of this call if given."""
+        ready = self.ready_for(input, target) if sigma is None else None
+        if ready is not None:
+            return ready(input, target)
         asked = self.asked(input, target, sigma)
-        is_normalized = self.normalize and self.training
-        return link_loss(asked, Normalization(is_normalized, self.process_group))
+        normalization = Normalization(self.normalize and self.training, self.process_group)
+        return link_loss(asked, normalization, self.keep if sigma is None else None)
 
     def probabilities(self, input: Tensor) -> Tensor:
         """Probability of each class under the loss's own noise, shaped like the logits `input`."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from operator import is_
 from typing import Any, ClassVar, NamedTuple, Unpack
 
 import torch
@@ -18,6 +19,7 @@ from hitrate.losses.asked import Asked, step_by_step
 from hitrate.losses.base import ClassificationLoss, floating, split_options
 from hitrate.losses.few_operations import loss_at_once
 from hitrate.losses.normalization import Normalization, normalize_logits
+from hitrate.losses.ready import Ready
 from hitrate.losses.reduction import Batch, LossOptions
 from hitrate.losses.way import across, way_of
 from hitrate.probability import class_probabilities
@@ -39,9 +41,15 @@ class Call(NamedTuple):
         return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.arguments.items())})"
 
 
-def link_loss(asked: Asked, normalization: Normalization | None = None) -> Tensor:
-    """A link of log p."""
-    asked, options = _with_a_number(asked), asked.options
+def link_loss(
+    asked: Asked,
+    normalization: Normalization | None = None,
+    keep: Callable[[Ready], None] | None = None,
+) -> Tensor:
+    """A link of log p; what was found out for kernels goes to `keep`."""
+    options = asked.options
+    if not _may_fuse(asked):
+        asked = _with_a_number(asked)
     normalized = normalization is not None and normalization.is_on
     as_it_lies = None if normalized else across(asked)
     if as_it_lies is not None and way_of(as_it_lies).way == "fused":
@@ -49,7 +57,7 @@ def link_loss(asked: Asked, normalization: Normalization | None = None) -> Tenso
         layout = asked.logits.shape[:1] + asked.logits.shape[2:]
         return loss.reshape(layout) if options.reduction == "none" else loss
     if normalized and fused.may_standardize(asked) and way_of(asked).way == "fused":
-        return fused.fused_loss(asked, normalization)
+        return fused.fused_loss(asked, normalization, keep)
     batch, rows = None, asked
     if normalized or not isinstance(asked.logits, Tensor) or asked.logits.dim() != 2:
         batch, rows = _as_rows(asked)
@@ -59,12 +67,16 @@ def link_loss(asked: Asked, normalization: Normalization | None = None) -> Tenso
     choice = way_of(rows)
     if choice.way == "fused" or choice.at_once:
         # These take rows as they were given, and check them.
-        loss = loss_at_once(rows, choice.way) if choice.at_once else fused.fused_loss(rows)
+        keep = keep if batch is None else None
+        if choice.at_once:
+            loss = loss_at_once(rows, choice.way)
+        else:
+            loss = fused.fused_loss(rows, keep=keep)
         per_row = batch is not None and options.reduction == "none"
         return loss.reshape(batch.layout) if batch is not None and per_row else loss
     if batch is None:
         batch, rows = _as_rows(asked)
-    each_class = choice.way == "each_class"
+    rows, each_class = _with_a_number(rows), choice.way == "each_class"
     return step_by_step(batch, rows.sigma, rows.link, rows.core, each_class=each_class)
 
 
@@ -78,9 +90,14 @@ def _with_a_number(asked: Asked) -> Asked:
     return asked._replace(sigma=float(sigma))
 
 
+def _may_fuse(asked: Asked) -> bool:
+    """Whether kernels are thought of, which read a sigma that moves themselves."""
+    return asked.core.backend == "triton" or getattr(asked.logits, "is_cuda", False)
+
+
 def explain_loss(asked: Asked) -> Choice:
     """The way that `link_loss` takes, without taking it."""
-    asked = _with_a_number(asked)
+    asked = asked if _may_fuse(asked) else _with_a_number(asked)
     as_it_lies = across(asked)
     if as_it_lies is not None and (choice := way_of(as_it_lies)).way == "fused":
         return choice
@@ -158,10 +175,14 @@ class LinkLoss(ClassificationLoss):
         return super().__getattr__(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        self.__dict__.pop("_kept", None)
         if name in self.__dict__.get("_link_numbers", ()) and self._buffers.get(name) is None:
             self.link = dataclasses.replace(self._link, **{name: value})
         else:
             super().__setattr__(name, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_kept"}
 
     def asked(self, input: Tensor, target: Tensor) -> Asked:
         """What a call asks for."""
@@ -171,7 +192,30 @@ class LinkLoss(ClassificationLoss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Loss of logits `input`."""
-        return link_loss(self.asked(input, target))
+        ready = self.ready_for(input, target)
+        if ready is not None:
+            return ready(input, target)
+        return link_loss(self.asked(input, target), keep=self.keep)
+
+    def ready_for(self, input: Tensor, target: Tensor) -> Ready | None:
+        """What an earlier call with a batch like this one found out, if it still holds."""
+        kept = None if torch.compiler.is_compiling() else self.__dict__.get("_kept")
+        if kept is None:
+            return None
+        ready, tensors = kept
+        # Attributes that are set let go of it; tensors may be put in their place by others.
+        same = len(there := self._tensors()) == len(tensors) and all(map(is_, there, tensors))
+        return ready if same and ready.serves(input, target) else None
+
+    def keep(self, ready: Ready) -> None:
+        """Keep what was found out, if nothing but this Module's own tensors is in it."""
+        tensors = self._tensors()
+        used = [tensor for tensor in (*ready.watched, ready.sigma) if isinstance(tensor, Tensor)]
+        if all(any(tensor is own for own in tensors) for tensor in used):
+            self.__dict__["_kept"] = ready, tensors
+
+    def _tensors(self) -> tuple[Tensor | None, ...]:
+        return *self._buffers.values(), *self._parameters.values()
 
     def probabilities(self, input: Tensor) -> Tensor:
         """Probability of each class under the loss's own noise, shaped like the logits `input`."""

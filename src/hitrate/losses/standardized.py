@@ -14,16 +14,6 @@ from hitrate.losses.normalization import EPSILON, Normalization, has_others, nor
 from hitrate.losses.reduction import Batch
 
 
-class Prepared(NamedTuple):
-    """The arguments of the kernels."""
-
-    logits: Tensor
-    target: Tensor
-    sigma: float | Tensor
-    weight: Tensor | None
-    rule: Any
-
-
 class Standard(NamedTuple):
     """The statistics of a batch, and what the loss had before they went into it."""
 
@@ -35,28 +25,43 @@ class Standard(NamedTuple):
     tilt: Tensor | None
 
 
-def facts_of(prepared: Prepared, normalization: Normalization) -> Standard:
+def facts_of(
+    logits: Tensor, target: Tensor, sigma: float | Tensor, rule: Any, normalization: Normalization
+) -> Standard:
     """Statistics of the logits, on all processes together."""
-    logits, target, sigma, _, rule = prepared
-    one = 1.0 if isinstance(sigma, Tensor) and sigma.numel() > 1 else sigma
-    margin = 0.0 if rule.margin is None else rule.margin
-    if isinstance(margin, Tensor) and margin.device != logits.device:
-        margin = float(margin)
+    one, margin = (
+        _number(number, logits)
+        for number in (
+            1.0 if _is_of_rows(sigma) else sigma,
+            0.0 if rule.margin is None else rule.margin,
+        )
+    )
     facts: Tensor = _kernels().statistics(logits, target, rule.ignore_index, one, margin, EPSILON)
     group = normalization.process_group
     tilt = _share(facts, one, margin, group) if has_others(group) else None
     return Standard(facts, sigma, rule.ignore_index, group, tilt)
 
 
-def in_units_of(standard: Standard, prepared: Prepared) -> Prepared:
-    """The same loss of logits as they are: sigma and margin are as many times larger."""
-    launch, facts, rule = _kernels(), standard.facts, prepared.rule
-    sigma: Tensor = facts[launch.SIGMA]
-    if isinstance(prepared.sigma, Tensor) and prepared.sigma.numel() > 1:
-        sigma = prepared.sigma.float() * facts[launch.SPREAD]
-    if rule.margin is not None:
-        rule = rule._replace(margin=facts[launch.MARGIN])
-    return prepared._replace(sigma=sigma, rule=rule)
+def in_units_of(standard: Standard, now: Any) -> Any:
+    """The numbers of the same loss of logits as they are.
+
+    Sigma and margin are as many times larger as the logits' spread.
+    """
+    launch, facts, sigma = _kernels(), standard.facts, standard.sigma
+    scaled = facts[launch.SIGMA]
+    if isinstance(sigma, Tensor) and _is_of_rows(sigma):
+        scaled = sigma.float() * facts[launch.SPREAD]
+    return now._replace(at=(scaled, facts[launch.MARGIN], *now.at[2:]))
+
+
+def _is_of_rows(sigma: float | Tensor) -> bool:
+    return isinstance(sigma, Tensor) and sigma.numel() > 1
+
+
+def _number(number: float | Tensor, logits: Tensor) -> float | Tensor:
+    """Read off the device, where kernels cannot."""
+    is_elsewhere = isinstance(number, Tensor) and number.device != logits.device
+    return float(number) if is_elsewhere else number
 
 
 def pull_back(

@@ -11,7 +11,18 @@ from torch import Tensor
 
 from hitrate.kernels import all_classes, class_places
 from hitrate.kernels.all_classes import all_classes_kernel
-from hitrate.kernels.launch.rule import REDUCTIONS, Found, Rule, empty_loss, sigma_from, stream_of
+from hitrate.kernels.launch.rows import scaled
+from hitrate.kernels.launch.rule import (
+    REDUCTIONS,
+    Found,
+    Now,
+    Numbers,
+    Rule,
+    empty_loss,
+    nothing,
+    on_device,
+    stream_of,
+)
 from hitrate.kernels.launch.softmax import SMOOTHED, SOFT
 from hitrate.kernels.launch.start import Start
 from hitrate.kernels.launch.table import table_of
@@ -48,28 +59,56 @@ class Kind(NamedTuple):
     is_logistic: bool
 
 
-def forward(
-    logits: Tensor,
-    target: Tensor,
-    sigma: float | Tensor,
-    weight: Tensor | None,
-    rule: Rule,
-    *,
-    wanted: bool,
-) -> Found:
-    """The loss of logits (N, C) for target probabilities (N, C) or smoothed classes (N,)."""
-    targets = SOFT if target.is_floating_point() else SMOOTHED
-    output = GRADIENT if wanted else VALUE
-    reduction = REDUCTIONS[rule.reduction]
-    loss = empty_loss(reduction, logits.shape[0], 1, logits.device)
-    work = torch.empty(1, dtype=torch.float32, device=logits.device)
-    gradient = torch.empty_like(logits) if wanted else work
-    _start(logits, target, sigma, weight, rule, targets, output, loss, gradient, work)
-    return Found(loss, gradient, work)
+class ClassesCall:
+    """A loss of logits (N, C) for target probabilities (N, C) or smoothed classes (N,), see `Call`.
+
+    Parameters
+    ----------
+    wanted : bool
+        Whether its gradient will be asked for.
+    """
+
+    is_at_once = True
+
+    def __init__(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        sigma: float | Tensor,
+        weight: Tensor | None,
+        rule: Rule,
+        *,
+        wanted: bool,
+    ) -> None:
+        targets = SOFT if target.is_floating_point() else SMOOTHED
+        self._reduction, self._wanted = REDUCTIONS[rule.reduction], wanted
+        output = GRADIENT if wanted else VALUE
+        self._pass = Pass(logits, target, sigma, weight, rule, targets, output, logits.dtype)
+        self.numbers = self._pass.numbers
+
+    def value(self, logits: Tensor, target: Tensor, now: Now) -> tuple[Tensor, Found]:
+        """The loss, and with it the gradient."""
+        device = logits.device
+        loss = empty_loss(self._reduction, logits.shape[0], 1, device)
+        work = torch.empty(1, dtype=torch.float32, device=device)
+        gradient = torch.empty_like(logits) if self._wanted else work
+        self._pass(logits, target, now, loss, gradient, work)
+        return loss, Found(gradient, work, now)
+
+    def gradient(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        found: Found,
+        upstream: Tensor,
+        into: Tensor | None = None,
+    ) -> Tensor:
+        """In logits, in the place of what was found."""
+        return scaled(found.gradient, found.work, upstream)
 
 
 def log_probabilities(logits: Tensor, sigma: float | Tensor, noise: str) -> Tensor:
-    """All log p_c (N, C) in float32; logits and sigma as in `forward`."""
+    """All log p_c (N, C) in float32; one sigma, or one per row."""
     return _of_all(logits, sigma, noise, LOG_P)
 
 
@@ -80,7 +119,9 @@ def probabilities(logits: Tensor, sigma: float | Tensor, noise: str) -> Tensor:
 
 def _of_all(logits: Tensor, sigma: float | Tensor, noise: str, output: int) -> Tensor:
     found = torch.empty(logits.shape, dtype=torch.float32, device=logits.device)
-    _start(logits, logits, sigma, None, Rule(noise), SOFT, output, found, found, found)
+    kernel = Pass(logits, logits, sigma, None, Rule(noise), SOFT, output, found.dtype)
+    with on_device(logits):
+        kernel(logits, logits, kernel.numbers.now(), found, found, found)
     return found
 
 
@@ -93,54 +134,64 @@ def product(
     by their sum has no slope: it is 1 whatever the logits are.
     """
     upstream = upstream.contiguous()
-    return forward(logits, upstream, sigma, p, Rule(noise), wanted=True).gradient
+    call = ClassesCall(logits, upstream, sigma, p, Rule(noise), wanted=True)
+    with on_device(logits):
+        return call.value(logits, upstream, call.numbers.now())[1].gradient
 
 
-def _start(
-    logits: Tensor,
-    target: Tensor,
-    sigma: float | Tensor,
-    weight: Tensor | None,
-    rule: Rule,
-    targets: int,
-    output: int,
-    loss: Tensor,
-    found: Tensor,
-    work: Tensor,
-) -> None:
-    """Start the kernel, on the logits' device."""
-    device = logits.device
-    if device.type == "cuda" and device.index != torch.cuda.current_device():
-        with torch.cuda.device(device):
-            _start(logits, target, sigma, weight, rule, targets, output, loss, found, work)
-        return
-    rows, classes = logits.shape
-    sigma_at, noise, sigmas = sigma_from(sigma, logits)
-    weight_at = logits if weight is None else weight
-    numbers = rule.numbers(device)
-    _, a, b, smoothing = numbers.values
-    read_only = (logits, target, sigma_at, weight_at, *numbers.pointers(logits, 4)[1:])
-    kind = Kind(
-        sigmas,
-        0 if weight is None else weight.dim(),
-        numbers.moving,
-        targets,
-        output,
-        rule.link,
-        REDUCTIONS[rule.reduction],
-        NOISES[rule.noise],
-    )
-    types = (device, *(tensor.dtype for tensor in read_only), found.dtype)
-    start = _kernel(classes, kind, types, logits.data_ptr() % 16 == 0)
-    programs = min(rows, PROGRAMS)
-    stream = stream_of(device)
-    kept = _room(device, stream)
-    start(
-        (programs, 1),
-        stream,
-        (*read_only, loss, found, kept, work, table_of(device, stream), waves_of(device)),
-        (rows, classes, noise, rule.ignore_index, a, b, smoothing),
-    )
+class Pass:
+    """The kernel for logits of one kind."""
+
+    def __init__(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        sigma: float | Tensor,
+        weight: Tensor | None,
+        rule: Rule,
+        targets: int,
+        output: int,
+        found: torch.dtype,
+    ) -> None:
+        device = logits.device
+        self.numbers = numbers = Numbers(sigma, rule, device)
+        self._weight = nothing(device) if weight is None else weight
+        self._rows, self._classes = logits.shape
+        self._ignore_index = rule.ignore_index
+        kind = Kind(
+            numbers.sigmas,
+            0 if weight is None else weight.dim(),
+            numbers.moving,
+            targets,
+            output,
+            rule.link,
+            REDUCTIONS[rule.reduction],
+            NOISES[rule.noise],
+        )
+        read = (device, logits.dtype, target.dtype, self._weight.dtype, *numbers.types)
+        is_aligned = logits.data_ptr() % 16 == 0
+        self._start = _kernel(self._classes, kind, (*read, found), is_aligned)
+
+    def __call__(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        now: Now,
+        loss: Tensor,
+        found: Tensor,
+        work: Tensor,
+    ) -> None:
+        """Start it."""
+        device = logits.device
+        stream = stream_of(device)
+        at, (sigma, _, a, b, smoothing) = now
+        own = (_room(device, stream), work, table_of(device, stream), waves_of(device))
+        self._start(
+            (min(self._rows, PROGRAMS), 1),
+            stream,
+            (logits, target, at[0], self._weight, *at[2:], loss, found, *own),
+            (self._rows, self._classes, sigma, self._ignore_index, a, b, smoothing),
+        )
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,9 +1,9 @@
-"""Launchers: from tensors to kernels, no autograd, no checks of what the user said."""
+"""Launchers of the kernels of normal and logistic noise, where each row has a class as target."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,27 +11,24 @@ from torch import Tensor
 from hitrate.kernels import chebyshev
 from hitrate.kernels.epilogue import scale_kernel
 from hitrate.kernels.few_classes import few_classes_kernel
-from hitrate.kernels.launch import all_classes as all_classes_launch
-from hitrate.kernels.launch import softmax as softmax_launch
 from hitrate.kernels.launch.rule import (
     ADDED_LATER,
     FINISHED_UP_TO,
     REDUCTIONS,
     Found,
+    Now,
+    Numbers,
     Rule,
     added_up,
     empty_loss,
-    sigma_from,
+    nothing,
     stream_of,
 )
 from hitrate.kernels.launch.start import Start
 from hitrate.kernels.launch.table import table_of
-from hitrate.kernels.link_code import compiled
 from hitrate.kernels.logistic import logistic_kernel
 from hitrate.kernels.many_classes import compress, expand, integrate_kept
 from hitrate.kernels.per_row import per_row_kernel
-
-__all__ = ["Found", "Rule", "backward", "compiled", "forward", "log_probability", "scaled"]
 
 # Up to this many classes all rivals are looked at; above, a few stand for all.
 ROWS_UP_TO = 32
@@ -47,87 +44,111 @@ LOGISTIC_SHORT, LOGISTIC_LONG = (64, 1), (512, 8)
 SEARCH = 20
 # The kernels' numbers, as numbers.
 KEPT = int(chebyshev.FACTS) + int(chebyshev.PLACES)
+# Elements of a gradient that a program scales.
+SCALED = 1024
 
 
-class Launch(NamedTuple):
-    """What calls have in common that differ in nothing but values and the number of rows."""
+class RowsCall:
+    """A loss of logits (N, C) with classes as targets, see `Call`.
 
-    together: int  # Rows in a program.
-    reduction: int
-    starts: tuple[Start, ...]
-
-
-def forward(
-    logits: Tensor,
-    target: Tensor,
-    sigma: float | Tensor,
-    weight: Tensor | None,
-    rule: Rule,
-    *,
-    wanted: bool,
-    learned: bool,
-) -> Found:
-    """The loss of logits (N, C) in float32 or half precision; (N, C, D) for Gumbel noise.
-
-    Tensors are contiguous; one of sigma has one value, or N. `wanted` and `learned` say whether
-    gradients in logits and sigma will be asked for. All arithmetic is in float32.
+    Parameters
+    ----------
+    wanted, learned : bool
+        Whether gradients in logits and in sigma will be asked for.
     """
-    device = logits.device
-    if device.type == "cuda" and device.index != torch.cuda.current_device():
-        with torch.cuda.device(device):
-            return forward(logits, target, sigma, weight, rule, wanted=wanted, learned=learned)
-    if rule.noise == "gumbel":
-        return softmax_launch.forward(logits, target, sigma, weight, rule)
-    if rule.noise in all_classes_launch.NOISES:
-        return all_classes_launch.forward(logits, target, sigma, weight, rule, wanted=wanted)
-    rows, classes = logits.shape
-    logistic = rule.noise == "logistic"
-    sigma_at, noise, sigmas = sigma_from(sigma, logits)
-    weight_at = logits if weight is None else weight
-    numbers = rule.numbers(logits.device)
-    margin, a, b, _ = numbers.values
-    moving_at = numbers.pointers(logits, 3)
-    read_only = (logits, target, sigma_at, weight_at, *moving_at)
-    plan = _launch(
-        rows > FINISHED_UP_TO * _together(classes, logistic),
-        classes,
-        (rule.link, rule.reduction, logistic),
-        (sigmas, weight is not None, rule.margin is not None, numbers.moving, learned, wanted),
-        (device, *[tensor.dtype for tensor in (read_only if numbers.moving else read_only[:4])]),
-        logits.data_ptr() % 16 == 0,
-    )
-    programs = -(-rows // plan.together)
-    loss = empty_loss(plan.reduction, rows, programs, device)
-    work = torch.empty(1 + rows if learned else 1, dtype=torch.float32, device=device)
-    at_once = is_at_once(rule, classes)
-    if not at_once:
-        gradient = torch.empty((rows, KEPT), dtype=torch.float32, device=device)
-    else:
-        gradient = torch.empty_like(logits) if wanted else work
-    stream = stream_of(device)
-    table = table_of(device, stream)
-    counts = (rows, classes) if classes <= ROWS_UP_TO and not logistic else (classes,)
-    grid = (programs, 1)
-    if not at_once:
-        read = (*read_only[:5], gradient, table)
-        plan.starts[1](grid, stream, read, (classes, noise, margin, rule.ignore_index))
-    tensors = (*read_only, loss, gradient, work, table)
-    plan.starts[0](grid, stream, tensors, (*counts, noise, margin, rule.ignore_index, a, b))
-    if plan.reduction == ADDED_LATER:
-        loss = added_up(loss, work, mean=rule.reduction == "mean")
-    return Found(loss, gradient, work)
 
+    def __init__(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        sigma: float | Tensor,
+        weight: Tensor | None,
+        rule: Rule,
+        *,
+        wanted: bool,
+        learned: bool,
+    ) -> None:
+        self._device = device = logits.device
+        self._rows, self._classes = rows, classes = logits.shape
+        self.numbers = numbers = Numbers(sigma, rule, device)
+        self._weight = nothing(device) if weight is None else weight
+        self._wanted, self._learned = wanted, learned
+        self._ignore_index, self._is_mean = rule.ignore_index, rule.reduction == "mean"
+        logistic = rule.noise == "logistic"
+        is_few = classes <= ROWS_UP_TO and not logistic
+        self.is_at_once = logistic or classes <= AT_ONCE_UP_TO
+        together = 32 // _padded(classes) if is_few else 1
+        self._programs = -(-rows // together)
+        self._counts = (rows, classes) if is_few else (classes,)
+        reduction = REDUCTIONS[rule.reduction]
+        if reduction and self._programs > FINISHED_UP_TO:
+            reduction = ADDED_LATER
+        self._reduction, self._per_row = reduction, rule.reduction == "none"
+        has_margin, is_aligned = rule.margin is not None, logits.data_ptr() % 16 == 0
+        which = (numbers.sigmas, weight is not None, has_margin, numbers.moving)
+        types = (device, logits.dtype, target.dtype, self._weight.dtype, *numbers.types)
+        how = (*which, learned, wanted, rule.link, reduction)
+        self._kernel = _kernel(classes, self.is_at_once, logistic, how, types, is_aligned)
+        if not self.is_at_once:
+            self._compress = _compression(classes, which, types, is_aligned)
+            of_expansion = (numbers.sigmas, has_margin, numbers.moving, self._per_row)
+            # The type of what comes from above is known when it comes.
+            self._expansion = functools.partial(
+                _expansion, classes, of_expansion, types, is_aligned
+            )
 
-def is_at_once(rule: Rule, classes: int) -> bool:
-    """Whether the gradient is made with the value."""
-    if rule.noise == "normal":
-        return classes <= AT_ONCE_UP_TO
-    return rule.noise != "gumbel"
+    def value(self, logits: Tensor, target: Tensor, now: Now) -> tuple[Tensor, Found]:
+        """The loss, and with it the gradient or a few numbers per row to expand."""
+        device, rows = self._device, self._rows
+        at, (sigma, margin, a, b, _) = now
+        loss = empty_loss(self._reduction, rows, self._programs, device)
+        work = torch.empty(1 + rows if self._learned else 1, dtype=torch.float32, device=device)
+        if not self.is_at_once:
+            gradient = torch.empty((rows, KEPT), dtype=torch.float32, device=device)
+        else:
+            gradient = torch.empty_like(logits) if self._wanted else work
+        stream = stream_of(device)
+        table = table_of(device, stream)
+        grid, read_only = (self._programs, 1), (logits, target, at[0], self._weight, *at[1:4])
+        if not self.is_at_once:
+            read = (*read_only[:5], gradient, table)
+            self._compress(grid, stream, read, (self._classes, sigma, margin, self._ignore_index))
+        self._kernel(
+            grid,
+            stream,
+            (*read_only, loss, gradient, work, table),
+            (*self._counts, sigma, margin, self._ignore_index, a, b),
+        )
+        if self._reduction == ADDED_LATER:
+            loss = added_up(loss, work, mean=self._is_mean)
+        return loss, Found(gradient, work, now)
 
+    def gradient(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        found: Found,
+        upstream: Tensor,
+        into: Tensor | None = None,
+    ) -> Tensor:
+        """In logits, in the place of what was found, in new memory or in that given."""
+        if self.is_at_once:
+            return scaled(found.gradient, found.work, upstream)
+        classes, (at, (sigma, margin, *_)) = self._classes, found.now
+        gradient = torch.empty_like(logits) if into is None else into
+        self._expansion(upstream.dtype)(
+            (self._rows, -(-classes // WIDE[0])),
+            stream_of(self._device),
+            (logits, target, at[0], at[1], found.gradient, found.work, upstream, gradient),
+            (classes, upstream.stride(0) if self._per_row else 0, sigma, margin),
+        )
+        return gradient
 
-def _together(classes: int, logistic: bool) -> int:
-    """How many rows a program takes."""
-    return 1 if classes > ROWS_UP_TO or logistic else 32 // _padded(classes)
+    def slope_in_sigma(self, found: Found, upstream: Tensor) -> Tensor:
+        """Gradient in sigma (N,), where it is learned."""
+        turning = found.work[-self._rows :]
+        factor = upstream if self._per_row else upstream * found.work[0]
+        return torch.where(turning == 0, turning, turning * factor)
 
 
 def _padded(classes: int) -> int:
@@ -136,87 +157,58 @@ def _padded(classes: int) -> int:
 
 
 @functools.lru_cache(maxsize=1024)
-def _launch(
-    is_long: bool,
+def _kernel(
     classes: int,
-    kind: tuple[Any, str, bool],
-    which: tuple[int, bool, bool, int, bool, bool],
+    at_once: bool,
+    logistic: bool,
+    how: tuple[Any, ...],
     types: tuple[Any, ...],
     is_aligned: bool,
-) -> Launch:
-    """Kernels for a number of classes, a rule without its parameters, and types of tensors."""
-    link, named, logistic = kind
-    reduction = REDUCTIONS[named]
-    if reduction and is_long:
-        reduction = ADDED_LATER
-    together = _together(classes, logistic)
-    how: tuple[Any, ...] = (*which, link, reduction)
+) -> Start:
+    """For a number of classes, a rule without its parameters, and types of tensors."""
     if logistic:
         few = classes <= LOGISTIC_UP_TO
         block, warps = LOGISTIC_SHORT if classes <= AT_ONCE_UP_TO else LOGISTIC_LONG
-        spread = (few, classes % block == 0, block, NODES)
-        start = Start(logistic_kernel, (*how, *spread), warps)
-    elif classes <= ROWS_UP_TO:
-        start = Start(few_classes_kernel, (*how, together, _padded(classes), 4, SEARCH), 1)
-    elif classes <= AT_ONCE_UP_TO:
+        return Start(logistic_kernel, (*how, few, classes % block == 0, block, NODES), warps)
+    if classes <= ROWS_UP_TO:
+        padded = _padded(classes)
+        return Start(few_classes_kernel, (*how, 32 // padded, padded, 4, SEARCH), 1)
+    if at_once:
         block, warps = SHORT
-        start = Start(per_row_kernel, (*how, classes % block == 0, block, SEARCH), warps)
-    else:
-        start = Start(integrate_kept, (*how, SEARCH), 1)
-        block, warps = LONG if types[1] == torch.float32 else LONG_HALF
-        pace = (*which[:4], classes % block == 0, block)
-        return Launch(together, reduction, (start, Start(compress, pace, warps)))
-    return Launch(together, reduction, (start,))
+        return Start(per_row_kernel, (*how, classes % block == 0, block, SEARCH), warps)
+    return Start(integrate_kept, (*how, SEARCH), 1)
 
 
-def backward(
-    logits: Tensor,
-    target: Tensor,
-    sigma: float | Tensor,
-    weight: Tensor | None,
-    found: Found,
-    rule: Rule,
-    upstream: Tensor,
-    *,
-    overwrite: bool = False,
-) -> Tensor:
-    """Gradient in logits, shaped so, for an upstream () or (N,); may overwrite what was found.
-
-    With `overwrite` also the logits, unless a margin makes all of a row's programs read one.
-    """
-    into = logits if overwrite and rule.margin is None else None
-    if rule.noise == "gumbel":
-        kept, call = found.gradient, found.call
-        return softmax_launch.backward(logits, target, sigma, weight, kept, call, upstream, into)
-    rows, classes = logits.shape
-    if is_at_once(rule, classes):
-        return scaled(found.gradient, found.work, upstream, rule)
-    per_row = rule.reduction == "none"
-    step = upstream.stride(0) if per_row else 0
-    gradient = torch.empty_like(logits) if into is None else into
-    sigma_at, noise, sigmas = sigma_from(sigma, logits)
-    numbers = rule.numbers(logits.device)
-    read_only = (logits, target, sigma_at, *numbers.pointers(logits, 1))
-    dtypes = (tensor.dtype for tensor in (*read_only, upstream))
-    which = (sigmas, rule.margin is not None, numbers.moving, per_row)
-    start = _expansion(classes, which, (logits.device, *dtypes), logits.data_ptr() % 16 == 0)
-    start(
-        (rows, -(-classes // WIDE[0])),
-        stream_of(logits.device),
-        (*read_only, found.gradient, found.work, upstream, gradient),
-        (classes, step, noise, numbers.values[0]),
-    )
-    return gradient
+@functools.lru_cache(maxsize=1024)
+def _compression(
+    classes: int, which: tuple[Any, ...], types: tuple[Any, ...], is_aligned: bool
+) -> Start:
+    """The kernel that reads long rows."""
+    block, warps = LONG if types[1] == torch.float32 else LONG_HALF
+    return Start(compress, (*which, classes % block == 0, block), warps)
 
 
-def scaled(gradient: Tensor, work: Tensor, upstream: Tensor, rule: Rule) -> Tensor:
-    """A gradient (N, C) that was made with its value, in place times what comes from above."""
+@functools.lru_cache(maxsize=1024)
+def _expansion(
+    classes: int,
+    which: tuple[Any, ...],
+    types: tuple[Any, ...],
+    is_aligned: bool,
+    upstream: torch.dtype,
+) -> Start:
+    """The kernel that writes the gradient of long rows."""
+    block, warps = WIDE
+    return Start(expand, (*which, classes % block == 0, block), warps)
+
+
+def scaled(gradient: Tensor, work: Tensor, upstream: Tensor) -> Tensor:
+    """A gradient (N, C) made with its value, in place times what comes from above, () or (N,)."""
     rows, classes = gradient.shape
     device = gradient.device
-    per_row = rule.reduction == "none"
+    per_row = upstream.dim() > 0
     start = _scaling(classes % 16 == 0, per_row, device, gradient.dtype, upstream.dtype)
     start(
-        (-(-rows * classes // 1024), 1),
+        (-(-rows * classes // SCALED), 1),
         stream_of(device),
         (gradient, upstream, work),
         (rows, classes, upstream.stride(0) if per_row else 0),
@@ -227,75 +219,4 @@ def scaled(gradient: Tensor, work: Tensor, upstream: Tensor, rule: Rule) -> Tens
 @functools.lru_cache(maxsize=1024)
 def _scaling(is_even: bool, per_row: bool, *types: Any) -> Start:
     """The kernel that scales a gradient; for a number of classes divisible by 16, or not."""
-    return Start(scale_kernel, (per_row, 1024), 4)
-
-
-@functools.lru_cache(maxsize=1024)
-def _expansion(
-    classes: int, which: tuple[int, bool, int, bool], types: tuple[Any, ...], is_aligned: bool
-) -> Start:
-    """The kernel that writes the gradient of long rows."""
-    block, warps = WIDE
-    return Start(expand, (*which, classes % block == 0, block), warps)
-
-
-def slope_in_sigma(rows: int, found: Found, rule: Rule, upstream: Tensor) -> Tensor:
-    """Gradient in sigma (N,), where the loss was computed as learned."""
-    turning = found.work[-rows:]
-    factor = upstream if rule.reduction == "none" else upstream * found.work[0]
-    return torch.where(turning == 0, turning, turning * factor)
-
-
-def log_probability(
-    logits: Tensor, target: Tensor, sigma: Tensor, margin: float | Tensor | None, noise: str
-) -> tuple[Tensor, Tensor, Tensor]:
-    """log p (N,), its gradient in logits (N, C) and in sigma (N, 1).
-
-    Logits in float32 or half precision; sigma (N, 1); all arithmetic in float32.
-    """
-    if torch.compiler.is_compiling():
-        # A margin that moves is a tensor; to the operation all are.
-        has_margin = margin is not None
-        rim = torch.as_tensor(margin if has_margin else 0.0, dtype=torch.float64)
-        found: tuple[Tensor, Tensor, Tensor] = torch.ops.hitrate.log_probability(
-            logits, target, sigma, rim, has_margin, noise
-        )
-        return found
-    return _log_probability(logits, target, sigma, margin, margin is not None, noise)
-
-
-def _log_probability(
-    logits: Tensor,
-    target: Tensor,
-    sigma: Tensor,
-    margin: float | Tensor | None,
-    has_margin: bool,
-    noise: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    rule = Rule(noise, margin=margin if has_margin else None)
-    logits, target, column = logits.contiguous(), target.contiguous(), sigma[:, 0].contiguous()
-    found = forward(logits, target, column, None, rule, wanted=True, learned=True)
-    to_sigma = found.work[-len(logits) :, None].clone()
-    if is_at_once(rule, logits.shape[1]):
-        return found.loss, found.gradient, to_sigma
-    ones = torch.ones(1, dtype=torch.float32, device=logits.device).expand(len(logits))
-    return found.loss, backward(logits, target, column, None, found, rule, ones), to_sigma
-
-
-# To a compiler the kernels are one operation that it does not look into.
-_operation = torch.library.custom_op(
-    "hitrate::log_probability",
-    _log_probability,
-    mutates_args=(),
-    schema="(Tensor logits, Tensor target, Tensor sigma, Tensor margin, bool has_margin, str noise)"
-    " -> (Tensor, Tensor, Tensor)",
-)
-
-
-@_operation.register_fake
-def _shapes(
-    logits: Tensor, target: Tensor, sigma: Tensor, margin: Tensor, has_margin: bool, noise: str
-) -> tuple[Tensor, Tensor, Tensor]:
-    row = torch.empty_like(logits[:, 0], dtype=torch.float32)
-    whole = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
-    return row, whole, row.new_empty(len(logits), 1)
+    return Start(scale_kernel, (per_row, SCALED), 4)

@@ -14,11 +14,12 @@ from hitrate.kernels.launch.rule import (
     FINISHED_UP_TO,
     REDUCTIONS,
     Found,
+    Now,
     Numbers,
     Rule,
     added_up,
     empty_loss,
-    sigma_from,
+    nothing,
     stream_of,
 )
 from hitrate.kernels.launch.start import Start
@@ -60,7 +61,6 @@ class Tile(NamedTuple):
     warps: int
 
 
-@functools.lru_cache(maxsize=1024)
 def tile_of(classes: int, across: bool, *, gradient: bool) -> Tile:
     """What a program takes at once."""
     padded = 1 << (classes - 1).bit_length()
@@ -84,111 +84,100 @@ def targets_of(target: Tensor, rule: Rule) -> int:
     return SMOOTHED if smooth else INDEX
 
 
-class Plan(NamedTuple):
-    """The kernels for numbers and types that they are compiled for."""
+class SoftmaxCall:
+    """A loss of the softmax, of logits (R, C) or (N, C, D); soft targets are laid out like them.
 
-    value: Start
-    gradient: Start
-    gradient_tile: Tile
+    See `Call`.
+    """
+
+    is_at_once = False
+
+    def __init__(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        sigma: float | Tensor,
+        weight: Tensor | None,
+        rule: Rule,
+    ) -> None:
+        self._device = device = logits.device
+        self._layout = outer, rows, classes, pitch = Layout.of(logits)
+        self.numbers = numbers = Numbers(sigma, rule, device)
+        self._weight = nothing(device) if weight is None else weight
+        self._ignore_index, self._is_mean = rule.ignore_index, rule.reduction == "mean"
+        tiles = [tile_of(classes, pitch > 1, gradient=gradient) for gradient in (False, True)]
+        programs, slopes = (outer * -(-rows // tile.rows) for tile in tiles)
+        reduction = REDUCTIONS[rule.reduction]
+        if reduction and programs > FINISHED_UP_TO:
+            reduction = ADDED_LATER
+        self._reduction = reduction
+        which = (numbers.sigmas, weight is not None, rule.margin is not None, numbers.moving)
+        self._value, self._gradient = kernels_of(
+            *(classes, pitch, reduction, tiles[0], tiles[1]),
+            (*which, targets_of(target, rule), rule.link),
+            (device, logits.dtype, target.dtype, self._weight.dtype, *numbers.types),
+            logits.data_ptr() % 16 == 0,
+        )
+        self._grid = programs, 1
+        self._gradient_grid = slopes, -(-classes // tiles[1].classes)
+
+    def value(self, logits: Tensor, target: Tensor, now: Now) -> tuple[Tensor, Found]:
+        """The loss."""
+        device = self._device
+        outer, rows, classes, pitch = self._layout
+        at, (sigma, margin, a, b, smoothing) = now
+        loss = empty_loss(self._reduction, outer * rows, self._grid[0], device)
+        # The last row is for the mean's factor.
+        kept = torch.empty((outer * rows + 1, KEPT), dtype=torch.float32, device=device)
+        stream = stream_of(device)
+        self._value(
+            self._grid,
+            stream,
+            (logits, target, at[0], self._weight, *at[1:], loss, kept, table_of(device, stream)),
+            (rows, classes, pitch, sigma, margin, self._ignore_index, a, b, smoothing),
+        )
+        if self._reduction == ADDED_LATER:
+            loss = added_up(loss, kept[-1], mean=self._is_mean)
+        return loss, Found(kept, kept, now)
+
+    def gradient(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        found: Found,
+        upstream: Tensor,
+        into: Tensor | None = None,
+    ) -> Tensor:
+        """In logits, in new memory, or in that given."""
+        _, rows, classes, pitch = self._layout
+        at, (sigma, margin, a, b, smoothing) = found.now
+        gradient = torch.empty_like(logits) if into is None else into
+        self._gradient(
+            self._gradient_grid,
+            stream_of(self._device),
+            (logits, target, at[0], self._weight, *at[1:], found.gradient, upstream, gradient),
+            (
+                *(rows, classes, pitch, upstream.stride(0) if upstream.dim() else 0),
+                *(sigma, margin, a, b, smoothing),
+            ),
+        )
+        return gradient
 
 
 @functools.lru_cache(maxsize=1024)
-def plan_of(
+def kernels_of(
     classes: int,
     pitch: int,
     reduction: int,
+    tile: Tile,
+    gradient_tile: Tile,
     how: tuple[Any, ...],
     types: tuple[Any, ...],
     is_aligned: bool,
-) -> Plan:
-    """What calls share that differ in nothing but values and the number of rows."""
-    across = pitch > 1
-    one, other = (tile_of(classes, across, gradient=gradient) for gradient in (False, True))
-    fits = one.classes >= classes
-    value = Start(softmax_value, (*how, reduction, across, fits, *one[:2]), one.warps)
+) -> tuple[Start, Start]:
+    """For the value and the gradient: one pair for what differs in nothing but values and rows."""
+    fits, across = tile.classes >= classes, pitch > 1
+    value = Start(softmax_value, (*how, reduction, across, fits, *tile[:2]), tile.warps)
     per_row = reduction == REDUCTIONS["none"]
-    gradient = Start(softmax_gradient, (*how, per_row, across, *other[:2]), other.warps)
-    return Plan(value, gradient, other)
-
-
-class Call(NamedTuple):
-    """What the gradient needs to know of the call of its value, beside tensors."""
-
-    plan: Plan
-    layout: Layout
-    numbers: Numbers
-    sigma: float
-
-
-def forward(
-    logits: Tensor, target: Tensor, sigma: float | Tensor, weight: Tensor | None, rule: Rule
-) -> Found:
-    """The loss of contiguous logits (R, C) or (N, C, D); soft targets are laid out like them."""
-    device = logits.device
-    layout = Layout.of(logits)
-    outer, rows, classes, pitch = layout
-    sigma_at, noise, sigmas = sigma_from(sigma, logits)
-    weight_at = logits if weight is None else weight
-    numbers = rule.numbers(logits.device)
-    margin, a, b, smoothing = numbers.values
-    read_only = (logits, target, sigma_at, weight_at, *numbers.pointers(logits, 4))
-    which = (sigmas, weight is not None, rule.margin is not None, numbers.moving)
-    reduction = REDUCTIONS[rule.reduction]
-    rows_together = tile_of(classes, pitch > 1, gradient=False).rows
-    programs = outer * -(-rows // rows_together)
-    if reduction and programs > FINISHED_UP_TO:
-        reduction = ADDED_LATER
-    types = [tensor.dtype for tensor in (read_only if numbers.moving else read_only[:4])]
-    plan = plan_of(
-        classes,
-        pitch,
-        reduction,
-        (*which, targets_of(target, rule), rule.link),
-        (device, *types),
-        logits.data_ptr() % 16 == 0,
-    )
-    loss = empty_loss(reduction, outer * rows, programs, device)
-    # The last row is for the mean's factor.
-    kept = torch.empty((outer * rows + 1, KEPT), dtype=torch.float32, device=device)
-    stream = stream_of(device)
-    plan.value(
-        (programs, 1),
-        stream,
-        (*read_only, loss, kept, table_of(device, stream)),
-        (rows, classes, pitch, noise, margin, rule.ignore_index, a, b, smoothing),
-    )
-    if reduction == ADDED_LATER:
-        loss = added_up(loss, kept[-1], mean=rule.reduction == "mean")
-    return Found(loss, kept, kept, Call(plan, layout, numbers, noise))
-
-
-def backward(
-    logits: Tensor,
-    target: Tensor,
-    sigma: float | Tensor,
-    weight: Tensor | None,
-    kept: Tensor,
-    call: Call,
-    upstream: Tensor,
-    into: Tensor | None = None,
-) -> Tensor:
-    """Gradient in logits, for an upstream () or one per row; in new memory, or in that given."""
-    plan, (outer, rows, classes, pitch), numbers, noise = call
-    margin, a, b, smoothing = numbers.values
-    tile = plan.gradient_tile
-    sigma_at = sigma if isinstance(sigma, Tensor) else logits
-    weight_at = logits if weight is None else weight
-    gradient = torch.empty_like(logits) if into is None else into
-    plan.gradient(
-        (outer * -(-rows // tile.rows), -(-classes // tile.classes)),
-        stream_of(logits.device),
-        (
-            *(logits, target, sigma_at, weight_at, *numbers.pointers(logits, 4)),
-            *(kept, upstream, gradient),
-        ),
-        (
-            *(rows, classes, pitch, upstream.stride(0) if upstream.dim() else 0),
-            *(noise, margin, a, b, smoothing),
-        ),
-    )
-    return gradient
+    constants = (*how, per_row, across, *gradient_tile[:2])
+    return value, Start(softmax_gradient, constants, gradient_tile.warps)
