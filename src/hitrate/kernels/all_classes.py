@@ -12,6 +12,14 @@ p is what the others leave (27).
 import triton
 import triton.language as tl
 
+from hitrate.kernels.class_nodes import (
+    hazard_of,
+    log_p_of_highest,
+    log_terms_of,
+    nodes_of,
+    span_of_nodes,
+    sums_at_nodes,
+)
 from hitrate.kernels.class_places import (
     KEPT,
     PITCH,
@@ -37,8 +45,6 @@ from hitrate.kernels.epilogue import (
     number_of,
     sigma_of,
 )
-from hitrate.kernels.integral import LOG_SQRT_2PI, log1m, log_cdf_and_hazard
-from hitrate.kernels.logistic import log_sigmoid, sigmoid
 from hitrate.kernels.row_io import read
 from hitrate.kernels.softmax import SMOOTHED, SOFT
 
@@ -49,115 +55,6 @@ LOG_P: tl.constexpr = tl.constexpr(2)
 P: tl.constexpr = tl.constexpr(3)
 # Weights (N, C), which are each row's own.
 OF_ROWS: tl.constexpr = tl.constexpr(2)
-# Log of what may be left outside the nodes.
-DROP: tl.constexpr = tl.constexpr(16.0)
-# Down to classes this far below the highest the nodes are evenly spaced; at least so many are for
-# those below.
-NEAR: tl.constexpr = tl.constexpr(40.0)
-FAR: tl.constexpr = tl.constexpr(32)
-# Evaluations in the search for the lowest peak.
-LOOKS: tl.constexpr = tl.constexpr(6)
-
-
-@triton.jit
-def log_cdf_of(x, LOGISTIC: tl.constexpr):
-    """log F."""
-    if LOGISTIC:
-        found = log_sigmoid(x)
-    else:
-        found, _, _ = log_cdf_and_hazard(x)
-    return found
-
-
-@triton.jit
-def log_hazard_of(x, LOGISTIC: tl.constexpr):
-    """log h, h = f / F."""
-    if LOGISTIC:
-        found = log_sigmoid(-x)
-    else:
-        log_cdf, _, flat = log_cdf_and_hazard(x)
-        found = -LOG_SQRT_2PI - tl.where(x < 0, flat, 0.5 * x * x + log_cdf)
-    return found
-
-
-@triton.jit
-def hazard_of(x, LOGISTIC: tl.constexpr):
-    """The hazard h itself."""
-    if LOGISTIC:
-        found = sigmoid(-x)
-    else:
-        _, found, _ = log_cdf_and_hazard(x)
-    return found
-
-
-@triton.jit
-def nodes_of(
-    here,
-    kept,
-    count,
-    top,
-    highest,
-    scale,
-    classes,
-    lowest,
-    LOGISTIC: tl.constexpr,
-    FEW: tl.constexpr,
-    PLACES: tl.constexpr,
-    NODES: tl.constexpr,
-):
-    """Nodes of u, and the logs of their distances (28)."""
-    log_classes = tl.log(classes + 0.0)
-    near = tl.minimum(lowest, NEAR)
-    if LOGISTIC:
-        high = log_classes + (DROP + 2.0)
-        low = -near - ((classes + 1.0) * 0.6931471805599453 + DROP) / classes
-        wanted = 0.6
-        pace = 1.0
-    else:
-        high = tl.sqrt(2.0 * (log_classes + DROP))
-        i = tl.arange(0, PLACES)
-        below, weight = places_at(here, kept, i, count, top, highest, scale, classes, FEW)
-        # The highest is a rival too. The class itself is not: what it adds is taken off again.
-        below = tl.where(i == PLACES - 1, near, below)
-        weight = tl.where(i == PLACES - 1, -1.0, tl.where(i == PLACES - 2, 1.0, weight))
-        # The peak lies above the middle between the class and the highest, since h(x) > -x.
-        least = 0.01 - 0.5 * near
-        u = least + 0.5
-        first = tl.zeros_like(u)
-        second = tl.zeros_like(u)
-        for look in range(LOOKS):
-            x = below + u
-            _, hazard, _ = log_cdf_and_hazard(x)
-            # h (x + h) tends to 1, and x + h to 0 by cancellation, far behind.
-            inverse = 1.0 / tl.maximum(x * x, 1.0)
-            bend = tl.where(
-                x < -8.0, 1.0 - inverse + 6.0 * inverse * inverse, hazard * (x + hazard)
-            )
-            first = tl.maximum(tl.sum(weight * hazard, 0), 1e-30)
-            second = tl.maximum(tl.sum(weight * bend, 0), 0.0)
-            # Newton's step for log A = log own. As log A is concave, it comes back from above.
-            own = u + near
-            step = tl.log(first / own) / (second / first + 1.0 / own)
-            step = tl.where(look < LOOKS - 1, step, 0.0)
-            u = tl.maximum(tl.minimum(u + step, high), least)
-        tilt = first - (u + near)
-        curvature = 1.0 + second
-        # The bound to the left of (9); the derivatives have one more factor h, hence the 2.
-        root = tl.sqrt(tilt * tilt + 2.0 * curvature * (DROP + 2.0))
-        low = u - (root - tilt) / curvature
-        wanted = 0.8 / tl.sqrt(curvature)
-        pace = curvature
-    # Classes further down share nodes: a cubic leaves the even spacing smoothly.
-    rest = (lowest - near) / pace
-    even = tl.minimum(tl.maximum(tl.ceil((high - low) / wanted), 16.0), NODES - 1.0 - FAR)
-    even = tl.where(rest > 0.0, even, NODES - 1.0)
-    step = (high - low) / even
-    others = tl.maximum(NODES - 1.0 - even, 1.0)
-    growth = tl.maximum(rest / step - others, 0.0) / (others * others * others)
-    j = tl.arange(0, NODES).to(tl.float32)
-    after = tl.maximum(j - even, 0.0)
-    u = high - step * (j + growth * after * after * after)
-    return u, tl.log(step * (1.0 + 3.0 * growth * after * after))
 
 
 @triton.jit
@@ -217,53 +114,6 @@ def classes_below(
 
 
 @triton.jit
-def sums_at_nodes(
-    here,
-    kept,
-    u,
-    log_step,
-    count,
-    top,
-    highest,
-    scale,
-    classes,
-    LOGISTIC: tl.constexpr,
-    FEW: tl.constexpr,
-):
-    """L of (24) with the logs of the nodes' distances; and H of (26), less the highest class."""
-    lane = tl.arange(0, POINTS)
-    level = log_cdf_of(u, LOGISTIC) + log_step
-    others = tl.zeros_like(u)
-    for s in range(0, tl.cdiv(count, POINTS)):
-        i = lane + s * POINTS
-        below, share = places_at(here, kept, i, count, top, highest, scale, classes, FEW)
-        x = below[:, None] + u[None, :]
-        level += tl.sum(share[:, None] * log_cdf_of(x, LOGISTIC), 0)
-        others += tl.sum(share[:, None] * hazard_of(x, LOGISTIC), 0)
-    return level, others
-
-
-@triton.jit
-def log_p_of_highest(u, level, others, LOGISTIC: tl.constexpr):
-    """Its log p: what the others leave where that keeps more digits (27)."""
-    log_terms = log_hazard_of(u, LOGISTIC) + level
-    most = tl.max(log_terms, 0)
-    log_p = tl.log(tl.sum(tl.exp(log_terms - most), 0)) + most
-    missed = tl.maximum(tl.sum(tl.exp(level) * others, 0), 0.0)
-    return tl.minimum(tl.where(missed < 0.5, log1m(tl.minimum(missed, 0.5)), log_p), 0.0)
-
-
-@triton.jit
-def chances_of(below, u, level, LOGISTIC: tl.constexpr):
-    """log p of places (24), and at which nodes they win (25)."""
-    log_terms = log_hazard_of(below[:, None] + u[None, :], LOGISTIC) + level[None, :]
-    most = tl.max(log_terms, 1)
-    chances = tl.exp(log_terms - most[:, None])
-    total = tl.sum(chances, 1)
-    return tl.log(total) + most, chances / total[:, None]
-
-
-@triton.jit
 def one_row(
     logits,
     target,
@@ -316,14 +166,40 @@ def one_row(
             here, kept, waves, top, highest, scale, classes, even, segments, nearest, lowest, BLOCK
         )
         tl.debug_barrier()
-    u, log_step = nodes_of(
-        here, kept, count, top, highest, scale, classes, lowest, LOGISTIC, FEW, PLACES, NODES
+    high, low, wanted, rest = span_of_nodes(
+        here, kept, count, top, highest, scale, classes, lowest, LOGISTIC, FEW, PLACES
     )
-    level, others = sums_at_nodes(
-        here, kept, u, log_step, count, top, highest, scale, classes, LOGISTIC, FEW
-    )
+    # One batch of nodes serves most rows: those without a class far down. Others have two.
+    j = tl.arange(0, NODES).to(tl.float32)
+    has_more = (rest > 0.0) | (high - low > (NODES - 1) * wanted)
+    nodes = tl.where(has_more, 2.0 * NODES, 1.0 * NODES)
+    u, log_step = nodes_of(j, nodes, high, low, wanted, rest)
+    v, log_step_more = nodes_of(j + NODES, nodes, high, low, wanted, rest)
+    level = tl.zeros_like(u)
+    others = tl.zeros_like(u)
+    level_more = tl.zeros_like(u) + float("-inf")
+    others_more = tl.zeros_like(u)
+    for turn in range(tl.where(has_more, 2, 1)):
+        found_level, found_others = sums_at_nodes(
+            here,
+            kept,
+            tl.where(turn == 0, u, v),
+            tl.where(turn == 0, log_step, log_step_more),
+            count,
+            top,
+            highest,
+            scale,
+            classes,
+            LOGISTIC,
+            FEW,
+        )
+        level = tl.where(turn == 0, found_level, level)
+        others = tl.where(turn == 0, found_others, others)
+        level_more = tl.where(turn == 0, level_more, found_level)
+        others_more = tl.where(turn == 0, others_more, found_others)
     hazard_top = hazard_of(u, LOGISTIC)
-    log_p_top = log_p_of_highest(u, level, others, LOGISTIC)
+    hazard_top_more = hazard_of(v, LOGISTIC)
+    log_p_top = log_p_of_highest(u, level, others, v, level_more, others_more, LOGISTIC)
     first = tl.zeros([1], tl.int32) + highest
     value = tl.zeros([1], tl.float32)
     slope_top = 0.0
@@ -338,12 +214,26 @@ def one_row(
     lane = tl.arange(0, POINTS)
     column = tl.arange(0, BLOCK)
     pulls = tl.zeros_like(u)
+    pulls_more = tl.zeros_like(u)
     for s in range(0, tl.cdiv(count, POINTS)):
         i = lane + s * POINTS
         below, _share = places_at(here, kept, i, count, top, highest, scale, classes, FEW)
-        log_p, chances = chances_of(below, u, level, LOGISTIC)
-        # What a class's own logit does to it (26).
-        own = tl.sum(chances * (others + hazard_top)[None, :], 1)
+        # log p (24), at which nodes they win (25), and what a class's own logit does to it (26).
+        log_terms = log_terms_of(below, u, level, LOGISTIC)
+        most = tl.max(log_terms, 1)
+        total = tl.zeros([POINTS], tl.float32)
+        own = tl.zeros([POINTS], tl.float32)
+        if has_more:
+            more = log_terms_of(below, v, level_more, LOGISTIC)
+            most = tl.maximum(most, tl.max(more, 1))
+            more = tl.exp(more - most[:, None])
+            total = tl.sum(more, 1)
+            own = tl.sum(more * (others_more + hazard_top_more)[None, :], 1)
+        chances = tl.exp(log_terms - most[:, None])
+        total += tl.sum(chances, 1)
+        own = (own + tl.sum(chances * (others + hazard_top)[None, :], 1)) / total
+        log_p = tl.log(total) + most
+        slopes = tl.zeros([POINTS], tl.float32)
         if FEW:
             z = read(here, i, classes, False)
             if OUTPUT >= LOG_P:
@@ -369,7 +259,7 @@ def one_row(
                     LINK,
                 )
                 value += tl.sum(terms, 0)
-                pulls += tl.sum(slope[:, None] * chances, 0)
+                slopes = slope
                 tl.store(kept + 2 * PITCH + i, slope * own, mask=i < classes)
         else:
             at = kept + s * POINTS
@@ -409,7 +299,12 @@ def one_row(
                     if OUTPUT == GRADIENT:
                         sums += moments(x, tl.where(inside, slope, 0.0))
             if OUTPUT == GRADIENT:
-                pulls += tl.sum(weights_of(sums, waves)[:, None] * chances, 0)
+                slopes = weights_of(sums, waves)
+        if OUTPUT == GRADIENT:
+            pulls += tl.sum((slopes / total)[:, None] * chances, 0)
+            if has_more:
+                more = log_terms_of(below, v, level_more, LOGISTIC)
+                pulls_more += tl.sum(slopes[:, None] * tl.exp(more - log_p[:, None]), 0)
 
     if OUTPUT == P:
         normalise(out, classes, BLOCK)
@@ -420,8 +315,10 @@ def one_row(
         for s in range(0, tl.cdiv(count, POINTS)):
             i = lane + s * POINTS
             below, _share = places_at(here, kept, i, count, top, highest, scale, classes, FEW)
-            hazard = hazard_of(below[:, None] + u[None, :], LOGISTIC)
-            pull = tl.sum(hazard * pulls[None, :], 1)
+            pull = tl.zeros([POINTS], tl.float32)
+            for turn in range(tl.where(has_more, 2, 1)):
+                hazard = hazard_of(below[:, None] + tl.where(turn == 0, u, v)[None, :], LOGISTIC)
+                pull += tl.sum(hazard * tl.where(turn == 0, pulls, pulls_more)[None, :], 1)
             if FEW:
                 z = read(here, i, classes, False)
                 own = tl.load(kept + 2 * PITCH + i, mask=i < classes, other=0.0)
@@ -458,7 +355,8 @@ def one_row(
                     )
                     slope = slope * own_of_class - pull_of_class
                     write_slope(out, c, slope, z, factor, counts, inside & (c != highest))
-        last = tl.zeros([1], tl.float32) - tl.sum(hazard_top * pulls, 0)
+        last = tl.sum(hazard_top * pulls, 0) + tl.sum(hazard_top_more * pulls_more, 0)
+        last = tl.zeros([1], tl.float32) - last
         write_slope(out, first, last, last, factor, counts, first < classes)
     value = tl.where(undefined, float("nan"), value)
     return tl.where(counts, value, 0.0), part

@@ -31,8 +31,8 @@ from hitrate.kernels.launch.table import table_of
 FEW_UP_TO = 64
 # Most programs, each of which has some memory of its own and takes rows in turn.
 PROGRAMS = 1024
-# Classes that are looked at together, and nodes.
-BLOCK, NODES = 256, 128
+# Classes that are looked at together, and nodes in a batch.
+BLOCK, NODES = 256, 64
 # Warps of a program.
 WARPS = 4
 KEPT, SEGMENTS, POINTS = (
