@@ -33,4 +33,5 @@ def test_every_kernel_and_link_compiles_for_a_gpu(tmp_path):
         "softmax_gradient",
         "softmax_value",
         "statistics_kernel",
+        "times_kernel",
     }

@@ -237,7 +237,8 @@ def test_a_training_step_can_be_captured_in_a_cuda_graph(classes):
     def step():
         value = loss(logits, target)
         (gradient,) = torch.autograd.grad(value, logits)
-        return value, gradient
+        # What is returned must not keep the graph, whose leaf belongs to one stream.
+        return value.detach(), gradient
 
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):

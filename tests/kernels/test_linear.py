@@ -6,7 +6,9 @@ import torch
 import hitrate
 
 pytest.importorskip("triton")
+from hitrate.kernels import launch
 from hitrate.kernels.launch import rows as rows_launch
+from hitrate.kernels.launch import scaling
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
@@ -53,3 +55,17 @@ def test_kernels_agree_with_all_logits_in_float64(name, long_rows):
     for ours, theirs in zip(*found, strict=True):
         size = float(theirs.abs().max())
         torch.testing.assert_close(ours.double(), theirs, rtol=1e-5, atol=1e-5 * size)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_are_multiplied_in_place_by_what_comes_from_above(dtype, monkeypatch):
+    monkeypatch.setattr(scaling, "PROGRAMS", 2)
+    values = torch.randn(3, 9000, generator=torch.Generator().manual_seed(0)).to(DEVICE, dtype)
+    for factor in (1.0, -0.3):
+        found = values.clone()
+        assert launch.times(found, torch.tensor(factor, device=DEVICE)) is found
+        expected = (values.float() * factor).to(dtype)
+        if factor == 1:
+            assert torch.equal(found, expected)
+        # Triton's interpreter rounds another way.
+        torch.testing.assert_close(found, expected, rtol=2 * torch.finfo(dtype).eps, atol=0)

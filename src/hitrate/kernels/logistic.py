@@ -27,6 +27,8 @@ STEPS: tl.constexpr = tl.constexpr(8)
 SEGMENTS: tl.constexpr = tl.constexpr(16)
 WIDTH: tl.constexpr = tl.constexpr(7.6)
 DAMPING: tl.constexpr = tl.constexpr(1.0)
+# Where the best rival is further ahead, the roundings of weights show, times that distance.
+BEHIND: tl.constexpr = tl.constexpr(-8.0)
 
 
 @triton.jit
@@ -195,6 +197,32 @@ def few_rivals(here, own, y, s, scale, margin, classes, HAS_MARGIN: tl.constexpr
 
 
 @triton.jit
+def count_of_segment(
+    here,
+    own,
+    y,
+    top,
+    margin,
+    classes,
+    begin,
+    end,
+    HAS_MARGIN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """How many rivals a segment has, which is what its weights add up to."""
+    column = tl.arange(0, BLOCK)
+    count = tl.zeros([BLOCK], tl.float32)
+    for start in range(0, classes, BLOCK):
+        i = start + column
+        z = tl.where(i == y, float("-inf"), read(here, i, classes, False))
+        inside = (top - z >= begin) & (top - z < end)
+        if HAS_MARGIN:
+            inside = inside & (own - z < margin)
+        count += tl.where(inside, 1.0, 0.0)
+    return tl.sum(count, 0)
+
+
+@triton.jit
 def points_of(begins, s, closest, scale, points):
     """Where segment s begins, and the margins of its points."""
     begin = tl.max(tl.where(tl.arange(0, SEGMENTS) == s, begins, 0.0), 0)
@@ -320,6 +348,11 @@ def logistic_kernel(
                 EVEN,
                 BLOCK,
             )
+            if closest < BEHIND:
+                count = count_of_segment(
+                    here, own, y, top, margin, classes, begin, begin + width, HAS_MARGIN, BLOCK
+                )
+                w *= count / tl.sum(w, 0)
         higher, steeper, turning = sums_at_nodes(a, w, t, LEARNED)
         height += higher
         free += steeper

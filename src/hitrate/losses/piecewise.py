@@ -18,8 +18,12 @@ from hitrate.losses.base import ClassificationLoss
 from hitrate.losses.exact import ExactLoss
 from hitrate.losses.generalized_cross_entropy import GeneralizedCrossEntropyLoss
 from hitrate.losses.link_loss import LinkLoss
+from hitrate.losses.ready import kernels
 from hitrate.losses.way import way_of
+from hitrate.probability.dispatch import HAS_TRITON
 from hitrate.probability.execution import full_precision
+
+HALF_OR_SINGLE = (torch.float32, torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,16 @@ class Gradients:
         found = [self.hidden, self.weight, bias, *self.parameters]
         for tensor in found:
             if tensor is not None and factor is not None:
-                tensor.mul_(factor)
+                _multiply(tensor, factor)
         return found
+
+
+def _multiply(tensor: Tensor, factor: Tensor) -> None:
+    """In place; what comes from above is mostly 1, of which torch would make a pass over memory."""
+    if tensor.is_cuda and HAS_TRITON and tensor.is_contiguous() and tensor.dtype in HALF_OR_SINGLE:
+        kernels().times(tensor, factor)
+    else:
+        tensor.mul_(factor)
 
 
 def _run(

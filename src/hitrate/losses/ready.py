@@ -42,7 +42,7 @@ class Ready:
         self, asked: Asked, normalization: Normalization | None, *, wanted: bool | None = None
     ) -> None:
         logits, target, sigma, link, core, options, call = asked
-        launch = _kernels()
+        launch = kernels()
         self.link, self.core, self.call = link, core, call
         self.normalization = normalization
         self._device = logits.device
@@ -120,14 +120,14 @@ class Ready:
         if not self._is_derived:
             return self.kernels.numbers.now()
         a, b = self.link.numbers
-        return _kernels().Numbers(self.sigma, self.rule._replace(a=a, b=b), self._device).now()
+        return kernels().Numbers(self.sigma, self.rule._replace(a=a, b=b), self._device).now()
 
     def value_and_gradient(
         self, logits: Tensor, target: Tensor, upstream: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The loss and its gradient, which may overwrite the logits."""
         self._check(target, logits)
-        with _kernels().on_device(logits):
+        with kernels().on_device(logits):
             loss, found = self.kernels.value(logits, target, self._now())
             # With a margin all of a row's programs read the target's logit.
             into = None if self.rule.margin is not None else logits
@@ -164,7 +164,7 @@ def _kind(tensor: Tensor) -> tuple[Any, ...]:
 
 
 @functools.cache
-def _kernels() -> Any:
+def kernels() -> Any:
     """The launchers, imported when a loss first needs them."""
     from hitrate.kernels import launch
 
@@ -194,10 +194,10 @@ class FusedLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient, by the kernels unless it will be differentiated itself."""
-        ready, standard, kernels = ctx.ready, ctx.standard, ctx.ready.kernels
+        ready, standard, made = ctx.ready, ctx.standard, ctx.ready.kernels
         if ready.is_made and standard is None and ctx.found and not torch.is_grad_enabled():
             found, ctx.found = ctx.found, None
-            return kernels.gradient(None, None, found, upstream), None, None, None, None, None
+            return made.gradient(None, None, found, upstream), None, None, None, None, None
         logits, target, sigma, *_ = ctx.saved_tensors
         to_logits = to_sigma = None
         wanted, learned = ctx.needs_input_grad[0], ready.learned and ctx.needs_input_grad[1]
@@ -213,15 +213,15 @@ class FusedLoss(torch.autograd.Function):
         found, ctx.found = ctx.found, None
         if found is None:
             # Called before, with the graph retained: the gradient was given away.
-            _, found = kernels.value(logits, target, ctx.now)
+            _, found = made.value(logits, target, ctx.now)
         if learned:
-            each = kernels.slope_in_sigma(found, upstream)
+            each = made.slope_in_sigma(found, upstream)
             to_sigma = each if sigma.numel() > 1 else each.sum().reshape(sigma.shape)
-        if wanted and standard is not None and kernels.is_at_once:
+        if wanted and standard is not None and made.is_at_once:
             to_logits = found.gradient
             standardized.pull_back(standard, to_logits, logits, target, (upstream, found.work))
         elif wanted:
-            to_logits = kernels.gradient(logits, target, found, upstream)
+            to_logits = made.gradient(logits, target, found, upstream)
             if standard is not None:
                 standardized.pull_back(standard, to_logits, logits, target)
         return to_logits, to_sigma, None, None, None, None

@@ -8,6 +8,7 @@ from hitrate.kernels.launch.all_classes import NOISES, ClassesCall
 from hitrate.kernels.launch.operation import log_probability
 from hitrate.kernels.launch.rows import RowsCall
 from hitrate.kernels.launch.rule import Call, Found, Now, Numbers, Rule, on_device
+from hitrate.kernels.launch.scaling import times
 from hitrate.kernels.launch.softmax import SoftmaxCall
 from hitrate.kernels.link_code import compiled
 
@@ -21,6 +22,7 @@ __all__ = [
     "compiled",
     "log_probability",
     "on_device",
+    "times",
 ]
 
 

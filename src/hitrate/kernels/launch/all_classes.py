@@ -11,7 +11,6 @@ from torch import Tensor
 
 from hitrate.kernels import all_classes, class_places
 from hitrate.kernels.all_classes import all_classes_kernel
-from hitrate.kernels.launch.rows import scaled
 from hitrate.kernels.launch.rule import (
     REDUCTIONS,
     Found,
@@ -23,6 +22,7 @@ from hitrate.kernels.launch.rule import (
     on_device,
     stream_of,
 )
+from hitrate.kernels.launch.scaling import scaled
 from hitrate.kernels.launch.softmax import SMOOTHED, SOFT
 from hitrate.kernels.launch.start import Start
 from hitrate.kernels.launch.table import table_of

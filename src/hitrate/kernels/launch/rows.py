@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from hitrate.kernels import chebyshev
-from hitrate.kernels.epilogue import scale_kernel
 from hitrate.kernels.few_classes import few_classes_kernel
 from hitrate.kernels.launch.rule import (
     ADDED_LATER,
@@ -24,6 +23,7 @@ from hitrate.kernels.launch.rule import (
     nothing,
     stream_of,
 )
+from hitrate.kernels.launch.scaling import scaled
 from hitrate.kernels.launch.start import Start
 from hitrate.kernels.launch.table import table_of
 from hitrate.kernels.logistic import logistic_kernel
@@ -36,7 +36,7 @@ ROWS_UP_TO = 32
 AT_ONCE_UP_TO = 4096
 # Columns and warps of a program, for rows at once, for long rows (in half precision), and for
 # their gradient.
-SHORT, LONG, LONG_HALF, WIDE = (32, 1), (512, 8), (256, 4), (2048, 4)
+SHORT, LONG, LONG_HALF, WIDE = (32, 1), (512, 8), (512, 4), (2048, 4)
 # For logistic noise: up to this many classes all rivals are looked at; nodes; columns and warps of
 # a program, for rows up to AT_ONCE_UP_TO and longer ones.
 LOGISTIC_UP_TO, NODES = 64, 64
@@ -44,8 +44,6 @@ LOGISTIC_SHORT, LOGISTIC_LONG = (64, 1), (512, 8)
 SEARCH = 20
 # The kernels' numbers, as numbers.
 KEPT = int(chebyshev.FACTS) + int(chebyshev.PLACES)
-# Elements of a gradient that a program scales.
-SCALED = 1024
 
 
 class RowsCall:
@@ -199,24 +197,3 @@ def _expansion(
     """The kernel that writes the gradient of long rows."""
     block, warps = WIDE
     return Start(expand, (*which, classes % block == 0, block), warps)
-
-
-def scaled(gradient: Tensor, work: Tensor, upstream: Tensor) -> Tensor:
-    """A gradient (N, C) made with its value, in place times what comes from above, () or (N,)."""
-    rows, classes = gradient.shape
-    device = gradient.device
-    per_row = upstream.dim() > 0
-    start = _scaling(classes % 16 == 0, per_row, device, gradient.dtype, upstream.dtype)
-    start(
-        (-(-rows * classes // SCALED), 1),
-        stream_of(device),
-        (gradient, upstream, work),
-        (rows, classes, upstream.stride(0) if per_row else 0),
-    )
-    return gradient
-
-
-@functools.lru_cache(maxsize=1024)
-def _scaling(is_even: bool, per_row: bool, *types: Any) -> Start:
-    """The kernel that scales a gradient; for a number of classes divisible by 16, or not."""
-    return Start(scale_kernel, (per_row, SCALED), 4)
