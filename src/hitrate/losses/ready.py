@@ -46,7 +46,9 @@ class Ready:
         self.link, self.core, self.call = link, core, call
         self.normalization = normalization
         self._device = logits.device
-        self._logits_are, self._target_is = _kind(logits), _kind(target)
+        # Of the GPU, if it is one.
+        self._index = logits.device.index if logits.is_cuda else None
+        self._shapes, self._types = (logits.shape, target.shape), (logits.dtype, target.dtype)
         self._is_aligned = logits.data_ptr() % 16 == 0
         self._grad_mode, self._requires_grad = torch.is_grad_enabled(), logits.requires_grad
         weight = options.weight
@@ -83,10 +85,13 @@ class Ready:
     def serves(self, logits: Tensor, target: Tensor) -> bool:
         """Whether others are like those that it was made for."""
         return (
-            type(logits) in PLAIN
+            logits.shape == self._shapes[0]
+            and target.shape == self._shapes[1]
+            and logits.dtype is self._types[0]
+            and target.dtype is self._types[1]
+            and type(logits) in PLAIN
             and type(target) is Tensor
-            and _kind(logits) == self._logits_are
-            and _kind(target) == self._target_is
+            and logits.device == self._device == target.device
             and logits.requires_grad == self._requires_grad
             and torch.is_grad_enabled() == self._grad_mode
             and (logits.data_ptr() % 16 == 0) == self._is_aligned
@@ -97,10 +102,11 @@ class Ready:
 
     def __call__(self, logits: Tensor, target: Tensor) -> Tensor:
         """The loss."""
-        if logits.is_cuda and logits.device.index != torch.cuda.current_device():
-            with torch.cuda.device(logits.device):
+        if self._index is None:
+            self._check(target, logits)
+        elif self._index != torch.cuda.current_device():
+            with torch.cuda.device(self._device):
                 return self(logits, target)
-        self._check(target, logits)
         standard, now = None, self._now()
         if self.normalization is not None:
             of = (logits, target, self.sigma, self.rule)
@@ -109,8 +115,8 @@ class Ready:
         loss: Tensor
         if self._is_recorded:
             sigma = self.sigma if isinstance(self.sigma, Tensor) else None
-            given = (logits, sigma, target, self, standard, now)
-            loss = FusedLoss.apply(*given)  # type: ignore[no-untyped-call]
+            call = (self, target, standard, now)
+            loss = FusedLoss.apply(logits, sigma, call)  # type: ignore[no-untyped-call]
         else:
             loss, _ = self.kernels.value(logits, target, now)
         return loss
@@ -159,10 +165,6 @@ def is_of_all(target: object, options: Options) -> bool:
     return is_soft or options.is_smoothed
 
 
-def _kind(tensor: Tensor) -> tuple[Any, ...]:
-    return tensor.shape, tensor.dtype, tensor.device
-
-
 @functools.cache
 def kernels() -> Any:
     """The launchers, imported when a loss first needs them."""
@@ -179,49 +181,50 @@ class FusedLoss(torch.autograd.Function):
         ctx: Any,
         logits: Tensor,
         sigma: Tensor | None,
-        target: Tensor,
-        ready: Ready,
-        standard: Standard | None,
-        now: Any,
+        call: tuple[Ready, Tensor, Standard | None, Any],
     ) -> Tensor:
         """The value."""
+        ready, target, standard, now = call
         loss: Tensor
         loss, ctx.found = ready.kernels.value(logits, target, now)
         ctx.save_for_backward(logits, target, sigma, *ready.watched)
-        ctx.ready, ctx.standard, ctx.now = ready, standard, now
+        ctx.call = ready, standard, now
         return loss
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient, by the kernels unless it will be differentiated itself."""
-        ready, standard, made = ctx.ready, ctx.standard, ctx.ready.kernels
-        if ready.is_made and standard is None and ctx.found and not torch.is_grad_enabled():
-            found, ctx.found = ctx.found, None
-            return made.gradient(None, None, found, upstream), None, None, None, None, None
-        logits, target, sigma, *_ = ctx.saved_tensors
-        to_logits = to_sigma = None
-        wanted, learned = ctx.needs_input_grad[0], ready.learned and ctx.needs_input_grad[1]
+        ready, standard, now = ctx.call
         if torch.is_grad_enabled():
-            number = ready.sigma if sigma is None else sigma
-            loss = ready.step_by_step(logits, target, number, standard)
-            upstream = upstream.reshape(loss.shape)
-            inputs = [*([logits] if wanted else []), *([sigma] if learned else [])]
-            gradients = list(torch.autograd.grad(loss, inputs, upstream, create_graph=True))
-            to_logits = gradients.pop(0) if wanted else None
-            to_sigma = gradients.pop(0) if learned else None
-            return to_logits, to_sigma, None, None, None, None
-        found, ctx.found = ctx.found, None
+            return *_differentiable(ctx, upstream), None
+        made, found = ready.kernels, ctx.found
+        ctx.found = None
+        if ready.is_made and standard is None and found is not None:
+            return made.gradient(None, None, found, upstream), None, None
+        logits, target, sigma, *_ = ctx.saved_tensors
         if found is None:
             # Called before, with the graph retained: the gradient was given away.
-            _, found = made.value(logits, target, ctx.now)
-        if learned:
+            _, found = made.value(logits, target, now)
+        to_logits = to_sigma = None
+        if ready.learned and ctx.needs_input_grad[1]:
             each = made.slope_in_sigma(found, upstream)
             to_sigma = each if sigma.numel() > 1 else each.sum().reshape(sigma.shape)
-        if wanted and standard is not None and made.is_at_once:
+        if ready.wanted and standard is not None and made.is_at_once:
             to_logits = found.gradient
             standardized.pull_back(standard, to_logits, logits, target, (upstream, found.work))
-        elif wanted:
+        elif ready.wanted:
             to_logits = made.gradient(logits, target, found, upstream)
             if standard is not None:
                 standardized.pull_back(standard, to_logits, logits, target)
-        return to_logits, to_sigma, None, None, None, None
+        return to_logits, to_sigma, None
+
+
+def _differentiable(ctx: Any, upstream: Tensor) -> list[Tensor | None]:
+    """Gradients in logits and sigma, step by step, which can be differentiated themselves."""
+    ready, standard, _ = ctx.call
+    logits, target, sigma, *_ = ctx.saved_tensors
+    loss = ready.step_by_step(logits, target, ready.sigma if sigma is None else sigma, standard)
+    is_wanted = [ctx.needs_input_grad[0], ready.learned and ctx.needs_input_grad[1]]
+    inputs = [x for x, wanted in zip((logits, sigma), is_wanted, strict=True) if wanted]
+    found = iter(torch.autograd.grad(loss, inputs, upstream.reshape(loss.shape), create_graph=True))
+    return [next(found) if wanted else None for wanted in is_wanted]
