@@ -27,7 +27,8 @@ STEPS: tl.constexpr = tl.constexpr(8)
 SEGMENTS: tl.constexpr = tl.constexpr(16)
 WIDTH: tl.constexpr = tl.constexpr(7.6)
 DAMPING: tl.constexpr = tl.constexpr(1.0)
-# Where the best rival is further ahead, the roundings of weights show, times that distance.
+# Where the best rival is further ahead all points count alike, and times that distance: what
+# damping adds to the roundings of their weights would show.
 BEHIND: tl.constexpr = tl.constexpr(-8.0)
 
 
@@ -197,32 +198,6 @@ def few_rivals(here, own, y, s, scale, margin, classes, HAS_MARGIN: tl.constexpr
 
 
 @triton.jit
-def count_of_segment(
-    here,
-    own,
-    y,
-    top,
-    margin,
-    classes,
-    begin,
-    end,
-    HAS_MARGIN: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """How many rivals a segment has, which is what its weights add up to."""
-    column = tl.arange(0, BLOCK)
-    count = tl.zeros([BLOCK], tl.float32)
-    for start in range(0, classes, BLOCK):
-        i = start + column
-        z = tl.where(i == y, float("-inf"), read(here, i, classes, False))
-        inside = (top - z >= begin) & (top - z < end)
-        if HAS_MARGIN:
-            inside = inside & (own - z < margin)
-        count += tl.where(inside, 1.0, 0.0)
-    return tl.sum(count, 0)
-
-
-@triton.jit
 def points_of(begins, s, closest, scale, points):
     """Where segment s begins, and the margins of its points."""
     begin = tl.max(tl.where(tl.arange(0, SEGMENTS) == s, begins, 0.0), 0)
@@ -314,6 +289,7 @@ def logistic_kernel(
     width = WIDTH / scale
     slant = 2.0 / width
     damping = tl.minimum(0.3 * tl.log(classes + 0.0), DAMPING)
+    damping *= tl.where(closest < BEHIND, 0.5, 1.0)
     groups = tl.cdiv(classes, POINTS)
     begins = tl.zeros([SEGMENTS], tl.float32)
     if not FEW:
@@ -348,11 +324,6 @@ def logistic_kernel(
                 EVEN,
                 BLOCK,
             )
-            if closest < BEHIND:
-                count = count_of_segment(
-                    here, own, y, top, margin, classes, begin, begin + width, HAS_MARGIN, BLOCK
-                )
-                w *= count / tl.sum(w, 0)
         higher, steeper, turning = sums_at_nodes(a, w, t, LEARNED)
         height += higher
         free += steeper
