@@ -19,7 +19,7 @@ LAYERS = (
     ("integrations", "sklearn"),
     (FACADE,),
     ("recipes",),
-    ("losses", "optim", "schedules"),
+    ("calibration", "losses", "metrics", "optim", "schedules"),
     ("links",),
     ("probability",),
     ("kernels",),

@@ -4,6 +4,7 @@ The expected accuracy of a noisy classifier is smooth, so it can be trained dire
 """
 
 from hitrate import links, losses, optim, recipes, schedules
+from hitrate.calibration import Calibration, calibrate
 from hitrate.losses.baselines.complement import *
 from hitrate.losses.baselines.hinge import *
 from hitrate.losses.baselines.max_mahalanobis import *
@@ -26,8 +27,10 @@ from hitrate.schedules import Schedule
 __version__ = "0.1.0"
 
 __all__ = [
+    "Calibration",
     "Noise",
     "Schedule",
+    "calibrate",
     "class_probabilities",
     "expected_accuracy",
     "links",

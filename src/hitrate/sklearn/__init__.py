@@ -7,7 +7,7 @@ except ImportError as error:
         "hitrate.sklearn needs scikit-learn: pip install 'hitrate[sklearn]'"
     ) from error
 
-from hitrate.sklearn.calibration import Calibration
+from hitrate.calibration import Calibration
 from hitrate.sklearn.classifier import AccuracyClassifier
 from hitrate.sklearn.mlp import AccuracyMLPClassifier
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from hitrate.sklearn.calibration import Calibration
+from hitrate.calibration import ENOUGH, Calibration, calibrate
 from hitrate.sklearn.objective import top
 from hitrate.sklearn.parameters import class_weights
 from hitrate.sklearn.standardized import Standardized
@@ -82,8 +83,8 @@ class AccuracyEstimator:
         ----------
         X : array or sparse matrix, shape (N, F)
         """
-        scores = self._scores(X)
-        return self.calibration_.probabilities(scores)
+        logits = logits_of(self._scores(X))
+        return self.calibration_.probabilities(logits).numpy()
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms (N, C) of `predict_proba`.
@@ -94,3 +95,28 @@ class AccuracyEstimator:
         """
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
+
+
+def logits_of(scores: Array) -> torch.Tensor:
+    """Of all classes (N, C), from scores (N, D) of all but the first, whose score is 0."""
+    return torch.from_numpy(np.pad(np.asarray(scores, np.float64), ((0, 0), (1, 0))))
+
+
+def calibrated(
+    scores: Array, target: Array, weight: Array, random: np.random.Generator
+) -> Calibration:
+    """The calibration for scores (N, D), by fits that had not seen these rows.
+
+    Parameters
+    ----------
+    scores : array, shape (N, D)
+    target : array of int, shape (N,)
+    weight : array, shape (N,)
+    random : Generator
+        Of the rows that are used, if there are many.
+    """
+    generator = None
+    if len(scores) > ENOUGH:
+        generator = torch.Generator().manual_seed(int(random.integers(2**63)))
+    rows = torch.from_numpy(target), torch.from_numpy(weight)
+    return calibrate(logits_of(scores), rows[0], weight=rows[1], generator=generator)

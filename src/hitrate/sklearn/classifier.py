@@ -13,8 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from hitrate.sklearn.base import AccuracyEstimator
-from hitrate.sklearn.calibration import calibrate
+from hitrate.sklearn.base import AccuracyEstimator, calibrated
 from hitrate.sklearn.linear_fit import COARSE, Settings, Solution, solve
 from hitrate.sklearn.objective import top
 from hitrate.sklearn.parameters import Parameters
@@ -245,7 +244,9 @@ class AccuracyClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator):  # 
             candidates = [settings] if self.solver != "sgd" else parameters.sgd_candidates()
             choice = self._piloted(table, candidates, random)
         settings, rows = choice.settings, choice.rows
-        self.calibration_ = calibrate(choice.scores, table.target[rows], table.weight[rows], random)
+        self.calibration_ = calibrated(
+            choice.scores, table.target[rows], table.weight[rows], random
+        )
         return self._fitted(table, theta, settings, random, choice.near), settings
 
     def _piloted(

@@ -16,8 +16,7 @@ from sklearn.utils import check_random_state
 
 from hitrate.losses import LOSSES
 from hitrate.recipes import RECIPES, current_name
-from hitrate.sklearn.base import AccuracyEstimator
-from hitrate.sklearn.calibration import calibrate
+from hitrate.sklearn.base import AccuracyEstimator, calibrated
 from hitrate.sklearn.mlp_training import (
     Network,
     Training,
@@ -227,7 +226,7 @@ class AccuracyMLPClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator): 
             inside, held_out if self.early_stopping else None, start, plan, random
         )
         scores = found.network.scores(held_out)
-        self.calibration_ = calibrate(scores, held_out.target, held_out.weight, random)
+        self.calibration_ = calibrated(scores, held_out.target, held_out.weight, random)
         if self.early_stopping or found.interrupted:
             return found
         return train_network(table, None, start, plan, random)

@@ -108,7 +108,7 @@ def _arrays(state: State, shapes: Mapping[str, tuple[int, ...]]) -> list[Array]:
 
 def _calibration(state: State) -> Any:
     """The calibration, if it is one."""
-    from hitrate.sklearn.calibration import NOISES, Calibration
+    from hitrate.calibration import NOISES, Calibration
 
     found = Calibration(**state.settings["calibration"])
     _number("temperature", found.temperature, 0.0, math.inf)
