@@ -193,3 +193,44 @@ def test_a_change_replaces_what_the_recipe_says():
 def test_what_it_cannot_build_is_a_value_error(arguments, complaint):
     with pytest.raises(ValueError, match=complaint):
         hitrate.recipe(arguments.pop("name"), total_steps=3, **arguments)
+
+
+def test_a_plan_may_hear_of_its_steps_later():
+    at_once = hitrate.recipe("annealed", total_steps=5)
+    later = hitrate.recipe("annealed")
+    assert repr(later.loss) == repr(at_once.loss)
+    for call in (
+        later.step,
+        lambda: later.goto(1),
+        lambda: later.load_state_dict(at_once.state_dict()),
+    ):
+        with pytest.raises(ValueError, match="how many steps"):
+            call()
+    assert later.begin(5) is later
+    for _ in range(5):
+        assert float(later.loss.q) == float(at_once.loss.q)
+        at_once.step()
+        later.step()
+
+
+def test_a_plan_that_normalises_gradients_needs_an_optimizer_when_it_begins():
+    plan = hitrate.recipe("exact_networks")
+    with pytest.raises(ValueError, match=r"begin: .* needs optimizer="):
+        plan.begin(3)
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([parameter], 0.1)
+    plan.begin(3, optimizer)
+    parameter.grad = torch.tensor([3.0, 4.0])
+    optimizer.step()
+    torch.testing.assert_close(parameter.grad, torch.tensor([0.6, 0.8]))
+
+
+def test_a_plan_that_begins_on_a_restored_loss_goes_on():
+    first = hitrate.recipe("annealed", total_steps=5)
+    first.goto(3)
+    second = hitrate.recipe("annealed")
+    second.loss.load_state_dict(first.loss.state_dict())
+    second.begin(5)
+    assert float(second.loss.q) == float(first.loss.q)
+    second.step()
+    assert second.schedules[0].steps_done == 4

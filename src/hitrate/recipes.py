@@ -120,23 +120,83 @@ def recipe_named(name: str, call: str) -> Recipe:
     return RECIPES.get(name) or Recipe(name, {})
 
 
-@dataclasses.dataclass
 class Plan:
-    """A loss in training: call `loss` for every batch, `step` after every step."""
+    """A loss in training: call `loss` for every batch, `step` after every step.
 
-    loss: ClassificationLoss
-    schedules: list[Schedule]
-    normalizer: GradientNormalizer | None
+    Parameters
+    ----------
+    loss : ClassificationLoss
+        Every number that moves at its start.
+    curves : dict
+        What moves, by its name: functions of progress.
+    normalize_gradient : bool
+        Whether to divide gradients by their running mean norm.
+
+    Attributes
+    ----------
+    schedules : list of Schedule
+        One for each curve; none before `begin`.
+    normalizer : GradientNormalizer or None
+    """
+
+    def __init__(
+        self,
+        loss: ClassificationLoss,
+        curves: dict[str, Callable[[float], float]],
+        normalize_gradient: bool,
+    ) -> None:
+        self.loss = loss
+        self.curves = curves
+        self.normalize_gradient = normalize_gradient
+        self.schedules: list[Schedule] = []
+        self.normalizer: GradientNormalizer | None = None
+        self._has_begun = False
+
+    def begin(self, total_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Plan:
+        """Say how long the training is, where a host knows only when it starts.
+
+        `recipe` does it where it is given `total_steps`. A loss whose state was restored goes on
+        where that one stood; any other starts anew.
+
+        Parameters
+        ----------
+        total_steps : int
+        optimizer : Optimizer, optional
+            As for `recipe`.
+
+        Returns
+        -------
+        Plan
+            This one.
+        """
+        if self.normalize_gradient and optimizer is None:
+            raise ValueError(
+                "Plan.begin: normalises gradients, which needs optimizer=; or make the recipe with "
+                "normalize_gradient=False"
+            )
+        loss = self.loss
+        self.schedules = [Schedule(loss, *each, total_steps) for each in self.curves.items()]
+        if self.normalize_gradient and optimizer is not None:
+            self.normalizer = GradientNormalizer(optimizer)
+        self._has_begun = True
+        return self
 
     def step(self) -> None:
         """Move every schedule on by one step."""
-        for schedule in self.schedules:
+        for schedule in self._begun("step"):
             schedule.step()
 
     def goto(self, step: int) -> None:
         """Set every schedule to where it is after so many steps, as of a host that counts them."""
-        for schedule in self.schedules:
+        for schedule in self._begun("goto"):
             schedule.goto(step)
+
+    def _begun(self, call: str) -> list[Schedule]:
+        if not self._has_begun:
+            raise ValueError(
+                f"Plan.{call}: how many steps? Give recipe total_steps=, or call begin"
+            )
+        return self.schedules
 
     def train(self, mode: bool = True) -> Plan:
         """Put the loss into training mode, in which margin and normalisation act, or out of it."""
@@ -166,7 +226,7 @@ class Plan:
                 "build the plan with the same normalize_gradient="
             )
         self.loss.load_state_dict(state["loss"])
-        for schedule, where in zip(self.schedules, state["schedules"], strict=True):
+        for schedule, where in zip(self._begun("load_state_dict"), state["schedules"], strict=True):
             schedule.load_state_dict(where)
         if self.normalizer is not None:
             self.normalizer.load_state_dict(state["normalizer"])
@@ -175,7 +235,7 @@ class Plan:
 def recipe(
     name: str,
     *,
-    total_steps: int,
+    total_steps: int | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     normalize_gradient: bool | None = None,
     **changes: Any,
@@ -186,8 +246,9 @@ def recipe(
     ----------
     name : str
         A name of `RECIPES`, or of a loss in `hitrate.losses.LOSSES`.
-    total_steps : int
-        How often `Plan.step` will be called: training steps, or epochs.
+    total_steps : int, optional
+        How often `Plan.step` will be called: training steps, or epochs. Without it, whoever knows
+        the number later says so to `Plan.begin`.
     optimizer : Optimizer, optional
         Where gradients are normalised; needed if they are. A `GradientNormalizer` that it has, as
         from an earlier recipe, is replaced.
@@ -221,15 +282,16 @@ def recipe(
     call = f"recipe({name!r})"
     base = recipe_named(name, call)
     loss, moving = _build(base.loss, {**base.settings, **changes}, call)
-    curves = [Schedule(loss, key, curve, total_steps) for key, curve in moving.items()]
     if normalize_gradient is None:
         normalize_gradient = base.normalize_gradient
+    plan = Plan(loss, moving, normalize_gradient)
+    if total_steps is None:
+        return plan
     if normalize_gradient and optimizer is None:
         raise ValueError(
             f"{call}: normalises gradients, which needs optimizer=; or say normalize_gradient=False"
         )
-    normalizer = GradientNormalizer(optimizer) if normalize_gradient and optimizer else None
-    return Plan(loss, curves, normalizer)
+    return plan.begin(total_steps, optimizer)
 
 
 def _build(

@@ -380,3 +380,15 @@ def test_it_does_not_wait_for_the_device(fused):
     with NoWaiting():
         for _ in range(3):
             step(optimizer, params, [torch.randn(2), torch.randn(3, 2)])
+
+
+def test_on_a_restored_optimizer_it_goes_on_with_the_mean_in_there():
+    w = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([w], lr=1.0)
+    first = GradientNormalizer(optimizer)
+    w.grad = torch.tensor([3.0, 4.0])
+    optimizer.step()
+    restored = torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=1.0)
+    restored.load_state_dict(optimizer.state_dict())
+    assert torch.equal(GradientNormalizer(restored).mean_norm, first.mean_norm)
+    assert GradientNormalizer(restored).mean_norm == 0, "the place of another one is taken anew"

@@ -45,8 +45,9 @@ class GradientNormalizer:
     wrapper of a host (accelerate, fastai, ...) is found by the wrapper's `optimizer` or `opt`.
 
     An optimizer has one normalizer at most: a second one on the same optimizer, or on an `ASAM` and
-    its base, takes the place of the first, with a mean of its own. A copied or unpickled normalizer
-    hangs on the optimizer that came with it; an optimizer copied alone has none.
+    its base, takes the place of the first, with a mean of its own. On an optimizer whose state was
+    restored it goes on with the mean that is in there. A copied or unpickled normalizer hangs on
+    the optimizer that came with it; an optimizer copied alone has none.
 
     Parameters
     ----------
@@ -97,8 +98,10 @@ class GradientNormalizer:
         # The mean of one that was removed, and no longer is in the optimizer.
         self._last: Tensor | None = None
         self._hang()
-        # Zero until the first gradient that is not.
-        self._mean = torch.zeros(())
+        if KEY not in self.optimizer.param_groups[0]:
+            # Zero until the first gradient that is not. One that is there already came with a
+            # state: a host may restore the optimizer first.
+            self._mean = torch.zeros(())
 
     @property
     def mean_norm(self) -> Tensor:
