@@ -50,6 +50,11 @@ def _process(
     results: list[Path],
 ) -> None:
     torch.set_num_threads(1)
+    # What torchrun says; hosts ask for it.
+    size = str(len(results))
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0"}
+    os.environ |= {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "TORCHELASTIC_RUN_ID": "test"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     dist.init_process_group(
         "gloo",
         init_method=f"file://{results[0].with_name('store')}",
