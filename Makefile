@@ -12,7 +12,7 @@ PYTEST      := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist workst
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo toy test test-all lint format bench docs constraints clean
+.PHONY: help demo toy test test-all test-hosts lint format bench docs constraints clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | \
@@ -25,10 +25,13 @@ toy: $(VENV)/demo.stamp ## train the toy example; table on screen, picture in bu
 	@$(BIN)/python -m hitrate_lab.toy --out build/toy
 
 test: lint ## lint, then the tests for every change: five minutes on two cores
-	@$(PYTEST) -m 'not slow'
+	@$(PYTEST) -m 'not slow' --ignore tests/hosts
 
-test-all: lint ## lint, then every test, the thorough ones too
-	@$(PYTEST)
+test-all: lint ## lint, then every test, the thorough ones too; hosts have their own
+	@$(PYTEST) --ignore tests/hosts
+
+test-hosts: $(VENV)/hosts.stamp ## install transformers, Lightning and others, and test in them
+	@$(PYTEST) tests/hosts
 
 lint: $(VENV)/dev.stamp ## check format, style and types
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format' to mend the format."; exit 1; }
@@ -52,7 +55,9 @@ constraints: ## pin the newest packages that work together (torch keeps its vers
 	@$(PYTHON) -m venv build/constraints/venv
 	@cd build/constraints && venv/bin/pip install -qq -c torch.txt --upgrade pip
 	@build/constraints/venv/bin/pip install -qq -c build/constraints/torch.txt \
-	  --group dev --editable '.[all]' hatchling editables setuptools
+	  --group dev --group hosts --editable '.[all]' hatchling editables setuptools
+	@build/constraints/venv/bin/pip install -qq -c build/constraints/torch.txt --no-deps \
+	  --group hosts-alone
 	@{ sed '/^[^#]/,$$d' $(PINS); \
 	   build/constraints/venv/bin/pip freeze --all --exclude-editable | sed 's/+[a-z0-9.]*$$//'; \
 	 } > build/constraints/new.txt
@@ -80,4 +85,9 @@ $(VENV)/demo.stamp: $(VENV)/pip.stamp
 
 $(VENV)/dev.stamp: $(VENV)/pip.stamp
 	@$(PIP_INSTALL) $(EDITABLE) . --group dev
+	@touch $@
+
+$(VENV)/hosts.stamp: $(VENV)/dev.stamp
+	@$(PIP_INSTALL) --group hosts
+	@$(PIP_INSTALL) --no-deps --group hosts-alone
 	@touch $@

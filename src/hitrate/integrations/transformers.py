@@ -1,17 +1,27 @@
 """A leaf: train for accuracy in the Trainer of transformers; needs ``hitrate[transformers]``.
 
-from hitrate.integrations.transformers import AccuracyCallback
+A whole program::
 
-accuracy = AccuracyCallback("annealed")
-trainer = Trainer(
-    model=model,
-    args=TrainingArguments("out", num_train_epochs=3),
-    train_dataset=train,
-    eval_dataset=validation,
-    compute_loss_func=accuracy.compute_loss,
-    callbacks=[accuracy],
-)
-trainer.train()
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+    from hitrate.integrations.transformers import AccuracyCallback
+
+    config = BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, num_labels=3)
+    model = BertForSequenceClassification(config)
+    tokens = torch.randint(100, (64, 8))
+    rows = [{"input_ids": t, "labels": t[0] % 3} for t in tokens]
+
+    accuracy = AccuracyCallback("annealed")
+    trainer = Trainer(
+        model=model,
+        args=TrainingArguments("out", num_train_epochs=2, report_to=[]),
+        train_dataset=rows,
+        eval_dataset=rows,
+        compute_loss_func=accuracy.compute_loss,
+        callbacks=[accuracy],
+    )
+    trainer.train()
+    print(trainer.evaluate()["eval_loss"])  # reads as an expected error rate
 """
 
 from __future__ import annotations
@@ -138,7 +148,7 @@ class AccuracyCallback(TrainerCallback):  # type: ignore[misc]
             self._head = None
 
 
-def is_causal(model: nn.Module) -> bool:
+def is_causal(model: Any) -> bool:
     """Whether a model's own loss takes a label as that of the position before it."""
     # An adapter stands around the model.
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
@@ -160,16 +170,16 @@ def without_logits(model: nn.Module) -> nn.Linear:
             f"{type(head).__name__}"
         )
 
-    def forward(hidden: Tensor) -> Tensor:
+    def forward(input: Tensor) -> Tensor:
         is_trained = head.training and torch.is_grad_enabled()
-        return hidden if is_trained else nn.functional.linear(hidden, head.weight, head.bias)
+        return input if is_trained else nn.functional.linear(input, head.weight, head.bias)
 
     # Whatever else a model does to its logits, it would do to hidden states.
     tokens = torch.zeros(1, 2, dtype=torch.long, device=head.weight.device)
     mode = model.training
     with torch.no_grad():
         logits = model.eval()(input_ids=tokens).logits
-        head.forward = lambda hidden: hidden  # type: ignore[method-assign]
+        head.forward = lambda input: input  # type: ignore[method-assign]
         hidden = model(input_ids=tokens).logits
         del head.forward
         expected = head(hidden.to(head.weight.dtype))
