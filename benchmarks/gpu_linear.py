@@ -24,6 +24,8 @@ import hitrate
 LARGE, SMALLER = (8192, 4096, 131072), (8192, 1024, 8192)
 # Rows at a time where errors are measured: as many as at the large vocabulary.
 ROWS = 496
+# More rows at a time, for who has the memory, and the losses that are tried with them.
+MORE, TRIED = (1024, 2048, 4096), ("cross entropy", "exact")
 
 
 def losses() -> dict[str, nn.CrossEntropyLoss]:
@@ -48,14 +50,20 @@ def problem(tokens: int, width: int, vocabulary: int) -> tuple[Tensor, Tensor, T
 
 
 def step(
-    loss: nn.Module, hidden: Tensor, weight: Tensor, target: Tensor, *, by_pieces: bool
+    loss: nn.Module,
+    hidden: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    *,
+    by_pieces: bool,
+    rows: int | None = None,
 ) -> Callable[[], Tensor]:
     """Value and gradients."""
 
     def run() -> Tensor:
         hidden.grad = weight.grad = None
         if by_pieces:
-            value = hitrate.linear_loss(hidden, weight, target, loss=loss)
+            value = hitrate.linear_loss(hidden, weight, target, loss=loss, rows=rows)
         else:
             value = loss(hidden @ weight.T, target)
         value.backward()
@@ -97,25 +105,33 @@ def timed(rounds: int) -> dict[str, Any]:
         for name, loss in losses().items()
         for by_pieces in (False, True)
     }
-    for run in steps.values():
+    more = {
+        (name, rows): step(losses()[name], hidden, weight, target, by_pieces=True, rows=rows)
+        for name in TRIED
+        for rows in MORE
+    }
+    for run in (*steps.values(), *more.values()):
         run()
-    taken: dict[Any, list[float]] = {key: [] for key in steps}
+    taken: dict[Any, list[float]] = {key: [] for key in (*steps, *more)}
     for _ in range(rounds):
-        for key, run in steps.items():
+        for key, run in (*steps.items(), *more.items()):
             taken[key].append(milliseconds(run))
     logits = 2 * LARGE[0] * LARGE[2]
     base = statistics.median(taken["cross entropy, torch", False])
-    return {
-        name: {
-            way: {
-                "ms": statistics.median(taken[name, by_pieces]),
-                "ratio": statistics.median(taken[name, by_pieces]) / base,
-                "memory_of_logits": memory(steps[name, by_pieces], hidden, weight) / logits,
-            }
-            for way, by_pieces in (("all logits", False), ("by pieces", True))
+
+    def facts(key: Any, run: Callable[[], Any]) -> dict[str, float]:
+        found = statistics.median(taken[key])
+        part = memory(run, hidden, weight) / logits
+        return {"ms": found, "ratio": found / base, "memory_of_logits": part}
+
+    by_loss: dict[str, Any] = {}
+    for name in losses():
+        ways = (("all logits", False), ("by pieces", True))
+        by_loss[name] = {way: facts((name, which), steps[name, which]) for way, which in ways}
+        by_loss[name] |= {
+            f"{rows} rows": facts((name, rows), more[name, rows]) for rows in MORE if name in TRIED
         }
-        for name in losses()
-    }
+    return by_loss
 
 
 def errors() -> dict[str, Any]:
@@ -127,12 +143,14 @@ def errors() -> dict[str, Any]:
         truth = [loss(exact[0] @ exact[1].T, target).detach()]
         truth += torch.autograd.grad(loss(exact[0] @ exact[1].T, target), exact)
         found[name] = {}
-        for way in ("all logits", "by pieces"):
+        ways: dict[str, int | None] = {"all logits": None, "by pieces": ROWS}
+        ways |= {f"{rows} rows": rows for rows in MORE if name in TRIED}
+        for way, rows in ways.items():
             inputs = [tensor.clone().requires_grad_() for tensor in (hidden, weight)]
-            if way == "by pieces":
-                value = hitrate.linear_loss(*inputs, target, loss=loss, rows=ROWS)
-            else:
+            if rows is None:
                 value = loss(inputs[0] @ inputs[1].T, target)
+            else:
+                value = hitrate.linear_loss(*inputs, target, loss=loss, rows=rows)
             ours = [value.detach(), *torch.autograd.grad(value, inputs)]
             found[name][way] = {
                 what: float((a.double() - b).norm() / b.norm())

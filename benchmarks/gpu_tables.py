@@ -191,6 +191,17 @@ def linear(found: dict[str, Any]) -> str:
                     )
                 )
         lines.append(f"| {name} | {' | '.join(cells)} |")
+    tried = [name for name, ways in found["time"].items() if len(ways) > 2]
+    lines += [
+        "",
+        f"| rows at a time | memory | {' | '.join(tried)} | error in weights, {tried[0]} |",
+        "|---|---|" + "---|" * (len(tried) + 1),
+    ]
+    for way in list(found["time"][tried[0]])[2:]:
+        cells = ["{ms:.1f} ms, {ratio:.2f}".format(**found["time"][name][way]) for name in tried]
+        part = 1 / found["time"][tried[0]][way]["memory_of_logits"]
+        error = found["errors"][tried[0]][way]["weight"]
+        lines.append(f"| {way.split()[0]} | 1 / {part:.1f} | {' | '.join(cells)} | {error:.1e} |")
     sizes = found["tokens, width, vocabulary"]
     tokens, width, words = sizes["time"]
     line = (
