@@ -118,6 +118,7 @@ def _probabilities(
         raise ValueError(f"{call}: takes one sigma per row, got {tuple(scale.shape)}")
     if kind.classes_kernel is not None and _may_run_kernel(logits, sigma):
         each = scale[:, 0].contiguous() if isinstance(sigma, Tensor) else float(sigma)
+        del scores  # A copy where logits are of half precision, which kernels read as they are.
         by_kernel = kernel_log_probabilities if is_log else kernel_probabilities
         return by_kernel(logits, each, kind)
     log_p = _by_torch(scores, scale, kind)
