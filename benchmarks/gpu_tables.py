@@ -298,7 +298,8 @@ def draw_ratios(gpu: dict[str, Any]) -> None:
     panels[0].minorticks_off()
     panels[0].set_ylabel("time / torch's cross entropy, GPU alone")
     panels[0].plot([], [], "s--", color="0.4", label="in bfloat16", markersize=4)
-    panels[0].legend(frameon=False, fontsize=8)
+    lines = panels[0].get_legend_handles_labels()
+    figure.legend(*lines, loc="outside lower center", ncols=8, frameon=False, fontsize=8)
     figure.savefig(IMAGES / "gpu_ratios.png", dpi=130)
 
 
