@@ -1,4 +1,4 @@
-"""Write the tables of docs/sklearn.md from the committed results of the study.
+"""Write the tables of docs/sklearn.md, and their picture, from the committed results of the study.
 
 python benchmarks/sklearn_tables.py
 """
@@ -12,6 +12,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "sklearn.json"
 PAGE = ROOT / "docs" / "sklearn.md"
+PICTURE = ROOT / "docs" / "images" / "gain_on_40_tables.png"
 START, END = "<!-- sklearn:start -->", "<!-- sklearn:end -->"
 
 
@@ -135,12 +136,40 @@ def of(spread: dict[str, float]) -> str:
     return f"{spread['mean']:.2f} ± {spread['std']:.2f}"
 
 
+def draw(part: dict[str, Any]) -> None:
+    """The differences in test accuracy, from the smallest to the largest, and their mean."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    gains = sorted((row["difference"]["mean"], name) for name, row in part["sets"].items())
+    spread = [part["sets"][name]["difference"]["std"] for _, name in gains]
+    heights, names = zip(*gains, strict=True)
+    colours = ["tab:green" if height > 0 else "tab:red" for height in heights]
+    figure, axes = plt.subplots(figsize=(11, 4), layout="constrained")
+    axes.bar(range(len(names)), heights, color=colours, alpha=0.7)
+    axes.errorbar(range(len(names)), heights, yerr=spread, fmt="none", ecolor="0.5", linewidth=1)
+    mean = part["mean_difference"]["all"]
+    low, high = mean["interval_95"]
+    axes.axhspan(low, high, color="tab:blue", alpha=0.15)
+    axes.axhline(mean["mean"], color="tab:blue", linewidth=1)
+    axes.text(0, 2.5, f"mean {mean['mean']:+.2f} [{low:+.2f}, {high:+.2f}]", color="tab:blue")
+    axes.axhline(0, color="0.3", linewidth=1)
+    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+    axes.set_xlim(-0.8, len(names) - 0.2)
+    axes.set_ylabel("points of test accuracy more\nthan logistic regression")
+    axes.grid(axis="y", alpha=0.2)
+    figure.savefig(PICTURE, dpi=130)
+
+
 def main() -> None:
     page = PAGE.read_text(encoding="utf-8")
     before, rest = page.split(START)
     after = rest.split(END)[1]
-    table = markdown(json.loads(RESULTS.read_text(encoding="utf-8")))
-    PAGE.write_text(f"{before}{START}\n{table}\n{END}{after}", encoding="utf-8")
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    PAGE.write_text(f"{before}{START}\n{markdown(results)}\n{END}{after}", encoding="utf-8")
+    draw(results["test"])
 
 
 if __name__ == "__main__":
