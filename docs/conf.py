@@ -1,4 +1,11 @@
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 
 from hitrate import __version__
 
@@ -15,27 +22,71 @@ extensions = [
     "sphinx.ext.napoleon",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "_templates"]
+exclude_patterns = ["_build", "_static", "_templates"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
+# Formulas without a network; README.txt beside it says what it is.
+mathjax_path = "mathjax/tex-svg.js"
+# The menu would load what is not there.
+mathjax3_config = {"options": {"enableMenu": False}}
+
+default_role = "py:obj"  # `names` in docstrings are links where there is a page
 napoleon_google_docstring = False
 autodoc_typehints = "none"  # the Parameters sections already give types and shapes
+autodoc_member_order = "bysource"
 # The References section of a docstring may list a paper that its text does not cite by number.
 suppress_warnings = ["ref.footnote"]
+
+# The reference is the same whether the hosts are installed or not.
+autodoc_mock_imports = [
+    "accelerate",
+    "fastai",
+    "lightning",
+    "skorch",
+    "timm",
+    "torchmetrics",
+    "transformers",
+    "trl",
+]
+# Keras is asked what is behind it, and a mock would not say torch.
+keras = ModuleType("keras")
+keras.backend = SimpleNamespace(backend=lambda: "torch")
+keras.losses = SimpleNamespace(Loss=object)
+keras.callbacks = SimpleNamespace(Callback=object)
+sys.modules["keras"] = keras
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"hitrate {release}"
 html_show_sourcelink = False
-# A page at the top has no pages beside it to list; a wide table needs the room of the contents.
-html_sidebars = {"*": [], "reproduction/*": [], "api": ["sidebar-nav-bs"]}
-WIDE = ("losses/index", "recipes", "reproduction")
+html_sidebars = {"**": ["pages"]}
+# A wide table needs the room of the contents.
+WIDE = ("gpu", "losses/index", "recipes", "reproduction")
 WIDE += tuple(
     f"reproduction/{page.stem}" for page in Path(__file__).parent.glob("reproduction/*.md")
 )
 html_theme_options = {
-    "secondary_sidebar_items": {"**": ["page-toc"], **{page: [] for page in WIDE}}
+    "navbar_center": [],
+    "secondary_sidebar_items": {"**": ["page-toc"], **{page: [] for page in WIDE}},
+    "footer_start": ["copyright"],
+    "footer_end": [],
 }
 html_static_path = ["_static"]
 html_css_files = ["tables.css"]
+
+
+def of_hitrate(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.Element
+) -> nodes.Element | None:
+    """A `name` without a module in front is importable from hitrate, wherever it is written."""
+    if node.get("refdomain") != "py" or "." in node["reftarget"]:
+        return None
+    full = f"hitrate.{node['reftarget']}"
+    page = node["refdoc"]
+    domain = env.domains.python_domain
+    return domain.resolve_xref(env, page, app.builder, "obj", full, node, contnode)
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("missing-reference", of_hitrate)

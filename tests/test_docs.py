@@ -1,5 +1,6 @@
 """The pages of the losses are complete, and what their tables say is what the code says."""
 
+import ast
 import inspect
 import re
 from pathlib import Path
@@ -146,9 +147,18 @@ def test_the_table_of_named_schedules_is_the_registry():
     assert dict(rows) == {name: repr(curve) for name, curve in NAMED.items()}
 
 
+def exported(module: Path) -> list[str]:
+    """What `__all__` says, of a module that need not be importable."""
+    for node in ast.parse(module.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return ast.literal_eval(node.value)
+    return []
+
+
 def test_every_public_name_is_in_the_reference():
     text = (DOCS / "api.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^   ([A-Za-z_.]+)$", text, re.MULTILINE))
+    listed |= set(re.findall(r"^\.\. autoclass:: hitrate\.(\S+)$", text, re.MULTILINE))
     modules = set(re.findall(r"`hitrate\.(\w+)[`.]", text))
     for name in hitrate.__all__:
         assert name in (modules if inspect.ismodule(getattr(hitrate, name)) else listed), name
@@ -159,6 +169,11 @@ def test_every_public_name_is_in_the_reference():
     for part, members in parts.items():
         for member in members:
             assert f"{part}.{member.__name__}" in listed
+    package = Path(hitrate.__file__).parent
+    for module in [package / "metrics.py", *(package / "integrations").glob("*.py")]:
+        path = ".".join(module.relative_to(package).with_suffix("").parts)
+        for name in exported(module):
+            assert f"{path}.{name}" in listed
 
 
 def test_every_picture_is_shown_on_some_page():

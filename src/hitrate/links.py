@@ -167,7 +167,13 @@ class Log(Link):
 
 @dataclass(frozen=True, repr=False)
 class Mixed(Link):
-    r"""Sum of both, :math:`-\alpha \log p + \beta (1 - p)`."""
+    r"""Sum of both, :math:`-\alpha \log p + \beta (1 - p)`.
+
+    Parameters
+    ----------
+    alpha, beta : float
+        Not negative, and not both 0.
+    """
 
     alpha: Number = 1.0
     beta: Number = 1.0
@@ -216,6 +222,11 @@ class Focused(Link):
     r"""The mixture whose gradient is largest at p = F.
 
     :math:`\alpha = 1, \beta = 1 / (1 - 2F)` for F < 1/2; :math:`\alpha = 0, \beta = 1` at F = 1/2.
+
+    Parameters
+    ----------
+    focus : float
+        F, from 0 to 0.5.
     """
 
     focus: Number = 0.0
@@ -266,6 +277,13 @@ class GCE(Link):
 
     With a `threshold` k, p below k counts as k: these rows cost :math:`(1 - k^q) / q` and have no
     gradient.
+
+    Parameters
+    ----------
+    q : float
+        Not negative.
+    threshold : float, optional
+        Between 0 and 1.
     """
 
     q: Number = 0.7
@@ -305,7 +323,13 @@ class GCE(Link):
 
 @dataclass(frozen=True, repr=False)
 class Focal(Link):
-    r"""Focal loss, :math:`-(1 - p)^\gamma \log p`: log at gamma = 0, flat at p = 1 above."""
+    r"""Focal loss, :math:`-(1 - p)^\gamma \log p`: log at gamma = 0, flat at p = 1 above.
+
+    Parameters
+    ----------
+    gamma : float
+        Not negative.
+    """
 
     gamma: Number = 2.0
 
@@ -362,6 +386,11 @@ class Tamed(Link):
     r"""Tamed cross entropy, :math:`((1 - \log p)^{1-\alpha} - 1) / (1 - \alpha)`.
 
     Log at alpha = 0, log(1 - log p) at alpha = 1; 0 at p = 1 for all.
+
+    Parameters
+    ----------
+    alpha : float
+        Not negative.
     """
 
     alpha: Number = 0.5

@@ -26,7 +26,18 @@ WORDS = ("noise", "link", "method", "backend", "reduction", "rivals")
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """A loss by its name in `hitrate.losses.LOSSES`, its arguments, and where it is from."""
+    """A loss by its name, its arguments, and where it is from.
+
+    Parameters
+    ----------
+    loss : str
+        A name of `hitrate.losses.LOSSES`.
+    settings : dict
+        Arguments of the loss, and parameters of its link; a schedule in the place of a number.
+    normalize_gradient : bool
+        Whether to divide gradients by their running mean norm.
+    source : str
+    """
 
     loss: str
     settings: dict[str, Any]

@@ -39,7 +39,16 @@ LOG_AXIS_FROM = 20.0
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Curve:
-    """Progress -> value, shown as the call that made it."""
+    """Progress -> value, shown as the call that made it.
+
+    Parameters
+    ----------
+    call : str
+        What it is shown as.
+    shape : Callable
+        Progress, and `arguments` -> value.
+    arguments : tuple
+    """
 
     call: str = dataclasses.field(compare=False)
     shape: Callable[..., float]

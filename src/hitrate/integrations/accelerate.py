@@ -47,7 +47,8 @@ class AcceleratedPlan(Plan):
 
     `step` may be called for every part of a batch: it counts only where gradients were
     synchronised and the optimizer made its step, as accelerate's schedulers of the learning rate
-    do. `total_steps` are steps of the optimizer, in each process.
+    do. `total_steps` are steps of the optimizer, in each process. `prepare` makes one of a
+    `hitrate.recipes.Plan`, whose parameters it has.
     """
 
     accelerator: Accelerator

@@ -23,6 +23,11 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
 
     Being a subclass tells them that it takes logits: skorch, for one, applies the softmax in
     `predict_proba` when it sees one. `probabilities` has the loss's own.
+
+    Parameters
+    ----------
+    weight, ignore_index, reduction, label_smoothing
+        As in `torch.nn.CrossEntropyLoss`.
     """
 
     # The function twin's, with which complaints begin.
