@@ -60,6 +60,7 @@ sys.modules["keras"] = keras
 html_theme = "pydata_sphinx_theme"
 html_title = f"hitrate {release}"
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
 html_sidebars = {"**": ["pages"]}
 # A wide table needs the room of the contents.
 WIDE = ("gpu", "losses/index", "recipes", "reproduction")

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,17 @@ def test_every_public_name_is_in_the_reference():
         path = ".".join(module.relative_to(package).with_suffix("").parts)
         for name in exported(module):
             assert f"{path}.{name}" in listed
+
+
+def test_the_versions_of_hosts_are_those_of_pins_and_extras():
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    pins = dict(re.findall(r"^(\S+)==(\S+)$", (DOCS.parent / "constraints.txt").read_text(), re.M))
+    rows = table(DOCS / "hosts" / "index.md", "versions")
+    assert len(rows) == 9
+    for host, _, tested, oldest in rows:
+        name = re.search(r"\[(\w+)\]", host)[1]
+        assert (tested, f"{name}>={oldest}") == (pins[name], extras[name][0])
 
 
 def test_every_picture_is_shown_on_some_page():

@@ -35,7 +35,7 @@ def texts():
     return Dataset.from_dict({"text": [" ".join(f"w{i}" for i in row) for row in rows.tolist()]})
 
 
-def train(folder, kind=SFTTrainer, callbacks=(), **options):
+def train(folder, kind=SFTTrainer, callbacks=(), resume=None, **options):
     torch.manual_seed(0)
     settings = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
     settings |= {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 32}
@@ -62,7 +62,7 @@ def train(folder, kind=SFTTrainer, callbacks=(), **options):
         processing_class=tokenizer(),
         callbacks=list(callbacks),
     )
-    trainer.train()
+    trainer.train(resume_from_checkpoint=resume)
     return weights(trainer.model), trainer
 
 
@@ -92,6 +92,15 @@ def test_a_recipe_moves_and_parts_of_a_batch_equal_the_batch(tmp_path):
         gradient_accumulation_steps=4,
     )
     torch.testing.assert_close(parts, whole, rtol=0, atol=1e-4)
+
+
+def test_a_resumed_training_ends_bit_equal(tmp_path):
+    callbacks = [AccuracyCallback("annealed_softmax") for _ in range(2)]
+    whole, _ = train(tmp_path / "whole", AccuracyTrainer, callbacks[:1], save_steps=3)
+    checkpoint = str(tmp_path / "whole" / "checkpoint-3")
+    resumed, _ = train(tmp_path / "resumed", AccuracyTrainer, callbacks[1:], resume=checkpoint)
+    assert torch.equal(resumed, whole)
+    assert callbacks[1].plan.schedules[0].steps_done == 8
 
 
 @pytest.mark.parametrize(
