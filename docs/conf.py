@@ -39,23 +39,31 @@ autodoc_member_order = "bysource"
 # The References section of a docstring may list a paper that its text does not cite by number.
 suppress_warnings = ["ref.footnote"]
 
-# The reference is the same whether the hosts are installed or not.
-autodoc_mock_imports = [
-    "accelerate",
-    "fastai",
-    "lightning",
-    "skorch",
-    "timm",
-    "torchmetrics",
-    "transformers",
-    "trl",
-]
-# Keras is asked what is behind it, and a mock would not say torch.
-keras = ModuleType("keras")
-keras.backend = SimpleNamespace(backend=lambda: "torch")
-keras.losses = SimpleNamespace(Loss=object)
-keras.callbacks = SimpleNamespace(Callback=object)
-sys.modules["keras"] = keras
+# The reference is the same whether the hosts are installed or not: of these it sees the names alone.
+# (Autodoc's own mocks would hide the arguments of what is derived from them.)
+HOSTS = {
+    "accelerate": {"Accelerator": object},
+    "fastai.callback.core": {"Callback": object},
+    "fastai.losses": {"BaseLoss": object},
+    "keras": {
+        "backend": SimpleNamespace(backend=lambda: "torch"),
+        "callbacks": SimpleNamespace(Callback=object),
+        "losses": SimpleNamespace(Loss=object),
+    },
+    "lightning.pytorch": {"Callback": object},
+    "skorch.callbacks": {"Callback": object},
+    "timm": {},
+    "torchmetrics": {"Metric": object},
+    "transformers": {"TrainerCallback": object},
+    "transformers.models.auto.modeling_auto": {"MODEL_FOR_CAUSAL_LM_MAPPING_NAMES": {}},
+    "trl": {},
+}
+for path, names in HOSTS.items():
+    parts = path.split(".")
+    for end in range(1, len(parts) + 1):
+        host = ".".join(parts[:end])
+        sys.modules.setdefault(host, ModuleType(host))
+    vars(sys.modules[path]).update(names)
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"hitrate {release}"
@@ -74,7 +82,7 @@ html_theme_options = {
     "footer_end": [],
 }
 html_static_path = ["_static"]
-html_css_files = ["tables.css"]
+html_css_files = ["pages.css"]
 
 
 def of_hitrate(
@@ -89,5 +97,14 @@ def of_hitrate(
     return domain.resolve_xref(env, page, app.builder, "obj", full, node, contnode)
 
 
+def is_for_the_host(
+    app: Sphinx, kind: str, name: str, member: object, skip: bool, options: object
+) -> bool | None:
+    """What a host calls at its own time is of no use to a reader."""
+    calls = name.startswith(("on_", "before_", "after_")) or name in ("setup", "teardown")
+    return calls or None
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("autodoc-skip-member", is_for_the_host)
     app.connect("missing-reference", of_hitrate)
