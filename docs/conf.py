@@ -39,7 +39,7 @@ autodoc_member_order = "bysource"
 # The References section of a docstring may list a paper that its text does not cite by number.
 suppress_warnings = ["ref.footnote"]
 
-# The reference is the same whether the hosts are installed or not: of these it sees the names alone.
+# The reference is the same whether the hosts are installed or not: it sees their names alone.
 # (Autodoc's own mocks would hide the arguments of what is derived from them.)
 HOSTS = {
     "accelerate": {"Accelerator": object},
