@@ -3,6 +3,8 @@
 import ast
 import inspect
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -175,6 +177,8 @@ def test_every_public_name_is_in_the_reference():
         path = ".".join(module.relative_to(package).with_suffix("").parts)
         for name in exported(module):
             assert f"{path}.{name}" in listed
+    for name in exported(package / "sklearn" / "__init__.py"):
+        assert {f"sklearn.{name}", name} & listed
 
 
 def test_the_versions_of_hosts_are_those_of_pins_and_extras():
@@ -186,6 +190,20 @@ def test_the_versions_of_hosts_are_those_of_pins_and_extras():
     for host, _, tested, oldest in rows:
         name = re.search(r"\[(\w+)\]", host)[1]
         assert (tested, f"{name}>={oldest}") == (pins[name], extras[name][0])
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path):
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going"]
+    done = subprocess.run([*command, DOCS, tmp_path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for page in tmp_path.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r"<(?:script|img|iframe)[^>]* src=\"([^\"]*)", text)
+        loaded += re.findall(r"<link[^>]* rel=\"stylesheet\"[^>]* href=\"([^\"]*)", text)
+        assert not [path for path in loaded if re.match(r"\w+:|//", path)], page.name
+    assert "mathjax/tex-svg.js" in (tmp_path / "math.html").read_text(encoding="utf-8")
+    assert (tmp_path / "_static" / "mathjax" / "tex-svg.js").exists()
 
 
 def test_every_picture_is_shown_on_some_page():
