@@ -191,3 +191,15 @@ def test_what_is_wrong_is_told():
         fit(AccuracyCallback(sigma=schedules.linear(2.0, 1.0)))
     with pytest.raises(ValueError, match="max_steps="):
         fit(AccuracyCallback("annealed"), max_epochs=-1, max_steps=-1, max_time="00:00:00:01")
+
+
+def test_outside_of_a_fit_the_module_has_its_own_loss():
+    callback, module = AccuracyCallback("annealed"), Classifier()
+    quiet = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False}
+    trainer = Trainer(callbacks=[callback], enable_model_summary=False, **quiet)
+    trainer.validate(module, loader(), verbose=False)
+    fit(callback, module)
+    trainer.validate(module, loader(), verbose=False)
+    assert type(module.loss) is torch.nn.CrossEntropyLoss
+    logits, target, value = module.checked[0]
+    torch.testing.assert_close(value, torch.nn.functional.cross_entropy(logits, target))

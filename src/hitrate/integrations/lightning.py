@@ -58,8 +58,9 @@ class AccuracyCallback(Callback):  # type: ignore[misc]
 
     Everything goes by the Trainer's own count of steps of the optimizer, so gradient accumulation
     and resuming are right by themselves; the mean norm of recipes that normalise gradients is in
-    the optimizer's state, which Lightning saves. In validation and tests the loss is in evaluation
-    mode. Standardised logits are of all processes together, as batches in SyncBatchNorm are.
+    the optimizer's state, which Lightning saves. In a fit's validation the loss is in evaluation
+    mode; outside of fits the module has its own. Standardised logits are of all processes together,
+    as batches in SyncBatchNorm are.
 
     Parameters
     ----------
@@ -131,12 +132,14 @@ class AccuracyCallback(Callback):  # type: ignore[misc]
         self._planned().goto(trainer.global_step)
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Read as what the loss is called."""
-        self._planned().eval()
+        """Read as what the loss is called; without a fit it is the module's own."""
+        if self.plan is not None:
+            self.plan.eval()
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Go on with training."""
-        self._planned().train()
+        if self.plan is not None:
+            self.plan.train()
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Put the module's own loss back."""
