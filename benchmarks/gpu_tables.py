@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 IMAGES = ROOT / "docs" / "images"
 PLACES = {
-    "README.md": ["short"],
+    "docs/measured.md": ["short"],
     "docs/gpu.md": ["members", "time", "references", "training"],
     "docs/vocabulary.md": ["linear"],
 }
