@@ -11,8 +11,8 @@ import re
 import tempfile
 from pathlib import Path
 
-from hitrate_lab.study import document, markdown, read_study
-from hitrate_lab.study.report import load
+from hitrate_lab.studies import document, markdown, read_study
+from hitrate_lab.studies.report import load
 
 DOCS = Path(__file__).resolve().parent
 STUDIES = DOCS.parent / "studies"

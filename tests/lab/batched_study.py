@@ -14,7 +14,7 @@ from sklearn import datasets
 from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier
 
-from hitrate_lab.study.protocols import PROTOCOLS
+from hitrate_lab.studies.registry import PROTOCOLS
 
 PROTOCOLS["batched"] = "batched_study"
 LOADERS = {"iris": datasets.load_iris, "wine": datasets.load_wine}

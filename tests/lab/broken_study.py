@@ -2,8 +2,8 @@
 
 import pytest
 
-from hitrate_lab.data import BadInput
-from hitrate_lab.study import read_study
+from hitrate_lab.bad_input import BadInput
+from hitrate_lab.studies import read_study
 
 
 def complaint_of(file, folder, old, new, use=lambda study: None):

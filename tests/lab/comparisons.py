@@ -1,6 +1,6 @@
 """Comparison documents made by hand, and what is left of one without its times."""
 
-from hitrate_lab.store import Run, key_of
+from hitrate_lab.runs.store import Run, key_of
 
 
 def run(method, repeat, fold, rows, predicted, probability=None, **result):

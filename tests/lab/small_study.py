@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 from watched import take_ticket, wait_until
 
-from hitrate_lab.study.protocols import PROTOCOLS
+from hitrate_lab.studies.registry import PROTOCOLS
 
 PROTOCOLS["small"] = "small_study"
 LOADERS = {"iris": datasets.load_iris, "wine": datasets.load_wine}

@@ -16,7 +16,7 @@ from hitrate_lab.cli.ending import FAILED, STOPPED, complain, ends_well
 from hitrate_lab.cli.options import TRIALS, DataDir, Json, Seed, Target, Trials, names
 
 if TYPE_CHECKING:
-    from hitrate_lab.data import Table
+    from hitrate_lab.tables import Table
 
 
 @ends_well
@@ -66,8 +66,9 @@ def compare(
 
     What is done is kept in the report's folder: the same command goes on where it stopped.
     """
-    from hitrate_lab.data import BadInput, read_table
-    from hitrate_lab.protocols.compare import Interrupted
+    from hitrate_lab.bad_input import BadInput
+    from hitrate_lab.compare import Interrupted
+    from hitrate_lab.tables import read_table
 
     tables = [read_table(each, target, data_dir=data_dir) for each in data]
     doubled = {table.name for table in tables if sum(t.name == table.name for t in tables) > 1}
@@ -131,13 +132,13 @@ def _one(table: Table, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
     from rich.console import Console
 
     from hitrate_lab.cli.live import Watch
+    from hitrate_lab.compare import compare as compared
     from hitrate_lab.models.methods import methods
-    from hitrate_lab.protocols import compare as protocol
 
     labels = {each.name: each.label for each in methods(options["models"], options["losses"])}
     command = shlex.join(["hitrate", *sys.argv[1:]])
     with Watch(table.name, labels, Console(stderr=True, highlight=False)) as watch:
-        return protocol.compare(
+        return compared(
             table, store=folder / "runs.sqlite", observer=watch, command=command, **options
         )
 

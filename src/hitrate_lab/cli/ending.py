@@ -11,6 +11,8 @@ from typing import ParamSpec
 
 import typer
 
+from hitrate_lab.bad_input import BadInput, printable
+
 FAILED, BAD_INPUT, STOPPED = 1, 2, 130
 P = ParamSpec("P")
 
@@ -23,8 +25,6 @@ def ends_well(command: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        from hitrate_lab.data import BadInput
-
         try:
             command(*args, **kwargs)
             sys.stdout.flush()
@@ -52,8 +52,6 @@ def ends_well(command: Callable[P, None]) -> Callable[P, None]:
 
 def complain(message: str) -> None:
     """One line on standard error."""
-    from hitrate_lab.data.bad_input import printable
-
     print(f"hitrate: {printable(' '.join(message.split()))}", file=sys.stderr, flush=True)
 
 

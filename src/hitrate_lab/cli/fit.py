@@ -32,10 +32,10 @@ def fit(
     from rich.console import Console
     from rich.text import Text
 
-    from hitrate_lab.data import read_table
-    from hitrate_lab.data.bad_input import printable
+    from hitrate_lab.bad_input import printable
+    from hitrate_lab.compare.fit import fit_table
     from hitrate_lab.models.folder import may_be_saved, save_model
-    from hitrate_lab.protocols.fit import fit_table
+    from hitrate_lab.tables import read_table
 
     console = Console(stderr=True, highlight=False)
     warned: list[str] = []

@@ -11,12 +11,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from hitrate_lab.data.bad_input import printable
+from hitrate_lab.bad_input import printable
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from hitrate_lab.protocols.compare import Event
+    from hitrate_lab.compare.comparison import Event
 
 
 class Watch:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from hitrate_lab.bad_input import BadInput
+
 TRIALS = 4
 
 Target = Annotated[
@@ -28,8 +30,6 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is th
 
 def names(text: str, option: str) -> list[str]:
     """Names with commas between them."""
-    from hitrate_lab.data import BadInput
-
     found = [name.strip() for name in text.split(",") if name.strip()]
     if not found:
         raise BadInput(f"{option} {text!r}: needs one or more names with commas between them")

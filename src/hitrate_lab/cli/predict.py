@@ -22,8 +22,8 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Predict the rows of a file: a label and a probability of each class, row by row."""
-    from hitrate_lab.data.bad_input import printable
-    from hitrate_lab.protocols.fit import predict_file
+    from hitrate_lab.bad_input import printable
+    from hitrate_lab.compare.fit import predict_file
 
     found = predict_file(model, data, out, data_dir=data_dir, overwrite=overwrite)
     counts = {str(label): count for label, count in found.counts.items()}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hitrate_lab.bad_input import BadInput
 from hitrate_lab.cli.ending import FAILED, STOPPED, complain, ends_well
 from hitrate_lab.cli.options import DataDir, Json
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hitrate_lab.study import Event, Status
+    from hitrate_lab.runs.engine import Event
+    from hitrate_lab.studies import Status
 
 study_app = typer.Typer(
     name="study",
@@ -38,7 +40,7 @@ StoreFile = Annotated[
 @ends_well
 def list_studies(as_json: Json = False) -> None:
     """List the studies that have a name, and how far each is."""
-    from hitrate_lab.study import found_studies
+    from hitrate_lab.studies import found_studies
 
     rows = [_listed(path) for path in found_studies()]
     if as_json:
@@ -84,7 +86,7 @@ def run(
     """
     from rich.console import Console
 
-    from hitrate_lab.study import find_study, run_study, status_of
+    from hitrate_lab.studies import find_study, run_study, status_of
 
     study = find_study(name)
     path = _store(study.name, store)
@@ -117,7 +119,7 @@ def run(
 @ends_well
 def status(name: Name, store: StoreFile = None, as_json: Json = False) -> None:
     """Count the runs of a study that are done, have failed, and are missing."""
-    from hitrate_lab.study import find_study, status_of
+    from hitrate_lab.studies import find_study, status_of
 
     study = find_study(name)
     _show(status_of(study, _store(study.name, store)), as_json, by_set=True)
@@ -160,8 +162,8 @@ def report(
     import tempfile
 
     from hitrate_lab.report import write_pictures, write_report
-    from hitrate_lab.study import document, find_study, markdown
-    from hitrate_lab.study.report import export, load, write
+    from hitrate_lab.studies import document, find_study, markdown
+    from hitrate_lab.studies.report import export, load, write
 
     study = find_study(name)
     path = _store(study.name, store)
@@ -199,8 +201,7 @@ def report(
 
 def _listed(path: Path) -> dict[str, Any]:
     """What the list says of a study; of one that cannot be used here, why."""
-    from hitrate_lab.data import BadInput
-    from hitrate_lab.study import read_study, status_of
+    from hitrate_lab.studies import read_study, status_of
 
     row = dict.fromkeys(("title", "reproduces", "planned", "done", "problem"))
     found: dict[str, Any] = {"name": path.stem, "file": str(path), **row}
@@ -267,7 +268,7 @@ class Progress:
 
         from rich.text import Text
 
-        from hitrate_lab.study.engine import run_name
+        from hitrate_lab.runs.engine import run_name
 
         if event.kind == "failed" and event.specification is not None:
             complain(f"failed: {run_name(event.specification)}: {event.error}")

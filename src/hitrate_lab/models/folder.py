@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hitrate_lab.data import BadInput, Columns
+from hitrate_lab.bad_input import BadInput
 from hitrate_lab.models.saved import About, SavedModel
 from hitrate_lab.models.states import TREES, State, estimator_from, state_of
+from hitrate_lab.tables import Columns
 
 Array = NDArray[Any]
 

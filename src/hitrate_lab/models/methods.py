@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from hitrate_lab.data import BadInput
+from hitrate_lab.bad_input import BadInput
 
 BASELINE = "linear/cross_entropy"
 MODELS = {"linear": "linear", "mlp": "mlp", "xgboost": "XGBoost", "lightgbm": "LightGBM"}

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hitrate_lab.data import Columns
-from hitrate_lab.data.bad_input import listed, quoted
-from hitrate_lab.data.labels import class_numbers
+from hitrate_lab.bad_input import listed, quoted
+from hitrate_lab.tables import Columns
+from hitrate_lab.tables.labels import class_numbers
 
 Array = NDArray[Any]
 
@@ -96,7 +96,7 @@ class SavedModel:
         return np.asarray(np.array(self.classes, object if text else None)[numbers])
 
     def class_numbers(self, labels: Any) -> Array:
-        """Numbers (N,) of the classes that labels name, as `hitrate_lab.data.labels` finds them."""
+        """Numbers (N,) of the classes that labels name, as `tables.labels` finds them."""
         return class_numbers(list(labels), self.classes)
 
     def numbers_and_probabilities(self, frame: Any) -> tuple[Array, Array]:

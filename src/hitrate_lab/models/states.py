@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hitrate_lab.data import BadInput
+from hitrate_lab.bad_input import BadInput
 
 Array = NDArray[Any]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hitrate_lab.report.pictures.confusion import NUMBERED
-from hitrate_lab.report.pictures.svg import padded
-from hitrate_lab.report.wording import (
+from hitrate_lab.pictures.confusion import NUMBERED
+from hitrate_lab.pictures.svg import padded
+from hitrate_lab.wording import (
     MINUS,
     between,
     count,

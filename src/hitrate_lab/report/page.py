@@ -11,10 +11,11 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hitrate_lab.report.pictures import PICTURES
-from hitrate_lab.report.pictures.profile import profile
-from hitrate_lab.report.pictures.ranks import ranks
-from hitrate_lab.report.pictures.standalone import standalone
+from hitrate_lab.bad_input import BadInput
+from hitrate_lab.pictures import PICTURES
+from hitrate_lab.pictures.profile import profile
+from hitrate_lab.pictures.ranks import ranks
+from hitrate_lab.pictures.standalone import standalone
 from hitrate_lab.report.several import several
 from hitrate_lab.report.study import study
 from hitrate_lab.report.view import one
@@ -45,7 +46,7 @@ def view(document: dict[str, Any]) -> dict[str, Any]:
     """
     form = document.get("format") if isinstance(document, dict) else None
     if not isinstance(form, str) or form not in PAGES:
-        raise _bad_input(
+        raise BadInput(
             f"This is no comparison: its format is {form!r}, not 'hitrate comparison'. "
             "Give the JSON that `hitrate compare --json` or `hitrate study report --json` prints."
         )
@@ -54,7 +55,7 @@ def view(document: dict[str, Any]) -> dict[str, Any]:
         parts += document.get("comparisons") or []
     for part in parts:
         if part.get("version") != VERSION:
-            raise _bad_input(
+            raise BadInput(
                 f"This {form.split()[1]} has version {part.get('version')!r}; this hitrate reads "
                 f"version {VERSION}. Make it again, or install the hitrate it came from."
             )
@@ -136,18 +137,11 @@ def _write(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", errors="replace", newline="\n")
         temporary.replace(path)
     except OSError as error:
-        raise _bad_input(f"{path}: cannot be written: {error.strerror}") from error
+        raise BadInput(f"{path}: cannot be written: {error.strerror}") from error
     finally:
         # The folder may be what is wrong.
         with contextlib.suppress(OSError):
             temporary.unlink()
-
-
-def _bad_input(message: str) -> ValueError:
-    # Reading tables needs pandas; a page does not.
-    from hitrate_lab.data import BadInput
-
-    return BadInput(message)
 
 
 @cache

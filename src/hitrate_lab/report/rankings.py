@@ -9,7 +9,7 @@ from typing import Any
 from hitrate_lab.report.closer import View
 from hitrate_lab.report.ranks import diagram, friedman_words
 from hitrate_lab.report.view import ALPHA
-from hitrate_lab.report.wording import (
+from hitrate_lab.wording import (
     MISSING,
     between,
     count,

@@ -7,7 +7,7 @@ from typing import Any
 
 from hitrate_lab.report.closer import View
 from hitrate_lab.report.view import ALPHA
-from hitrate_lab.report.wording import MINUS, significant
+from hitrate_lab.wording import MINUS, significant
 
 
 def diagram(

@@ -8,7 +8,7 @@ from typing import Any
 from hitrate_lab.report.closer import View
 from hitrate_lab.report.ranks import diagram, friedman_words
 from hitrate_lab.report.view import ALPHA, one
-from hitrate_lab.report.wording import plural
+from hitrate_lab.wording import plural
 
 
 def several(document: dict[str, Any]) -> View:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hitrate_lab.report.closer import Document, View
 from hitrate_lab.report.rankings import ranking
-from hitrate_lab.report.wording import MISSING, count, plural, seconds, shorten
+from hitrate_lab.wording import MISSING, count, plural, seconds, shorten
 
 # Longer tables are folded away; those of a few data sets are what a reader came for.
 LONG = 20

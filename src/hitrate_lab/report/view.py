@@ -6,7 +6,7 @@ from typing import Any
 
 from hitrate_lab.report import closer
 from hitrate_lab.report.closer import Document, View
-from hitrate_lab.report.wording import (
+from hitrate_lab.wording import (
     between,
     count,
     decimals,

@@ -1,0 +1,254 @@
+"""Which way of training is the most accurate on a table: repeated cross-validation with tuning."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hitrate_lab.bad_input import BadInput
+from hitrate_lab.compare.document import Settings, document
+from hitrate_lab.compare.folds import codes, possible_folds
+from hitrate_lab.compare.one_run import planned_run
+from hitrate_lab.runs.environment import now, processor, versions
+from hitrate_lab.runs.lock import only_one
+from hitrate_lab.runs.processes import Outcome
+from hitrate_lab.runs.store import Store
+from hitrate_lab.runs.workers import outcomes
+from hitrate_lab.tables import Table
+
+# Changes when the same specification would give another result.
+PROTOCOL = 1
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened during a comparison.
+
+    `kind` is "planned", once at the beginning; "started", when a run is handed to a process;
+    "finished", with the result that the store keeps; or "failed", with the error in one line. What
+    the store had already is told as "finished" and `stored`. `done` and `planned` count runs.
+    """
+
+    kind: str
+    done: int
+    planned: int
+    method: str | None = None
+    repeat: int | None = None
+    fold: int | None = None
+    result: dict[str, Any] | None = None
+    error: str | None = None
+    stored: bool = False
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C: what is done is kept, and `document` shows it."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        super().__init__("interrupted")
+        self.document = document
+
+
+def compare(
+    table: Table,
+    *,
+    store: Path | str,
+    models: Sequence[str] = ("linear", "mlp"),
+    losses: Sequence[str] | None = None,
+    folds: int = 5,
+    repeats: int = 2,
+    trials: int = 4,
+    seed: int = 0,
+    time_budget: float | None = None,
+    jobs: int | None = None,
+    retry: bool = False,
+    observer: Callable[[Event], object] | None = None,
+    command: str | None = None,
+) -> dict[str, Any]:
+    """Compare methods on a table by repeated stratified cross-validation.
+
+    Every method is trained on the same folds, with the same number of candidate parameters, chosen
+    on an inner split of the training rows. All methods finish a fold before the next begins. Each
+    run is kept in the store as soon as it ends; the same call goes on where the last one stopped.
+
+    Parameters
+    ----------
+    table : Table
+    store : Path
+        File of runs; made if it is not there. One comparison at a time may use it.
+    models : sequence of str
+        Of `hitrate_lab.models.methods.MODELS`.
+    losses : sequence of str, optional
+        Of `hitrate.losses.LOSSES`, and for "mlp" of `hitrate.recipes.RECIPES`; by default cross
+        entropy and EXACT, in the way that suits each model.
+    folds : int
+        Fewer if the smallest class has fewer rows.
+    repeats : int
+        How often the rows are dealt into folds.
+    trials : int
+        Candidates of each method; 1 is its default, untuned.
+    seed : int
+    time_budget : float, optional
+        Seconds after which no run begins, but for each method's first.
+    jobs : int, optional
+        Processes; by default as many as there are cores.
+    retry : bool
+        Run again what failed in an earlier call.
+    observer : callable, optional
+        Called with every `Event`, from the thread that called this function.
+    command : str, optional
+        To be shown in the document.
+
+    Returns
+    -------
+    dict
+        The comparison document.
+
+    Raises
+    ------
+    Interrupted
+        At Ctrl-C, with the document of what is done.
+    """
+    begun, started = time.perf_counter(), now()
+    settings = _settings(table, models, losses, folds, repeats, trials, seed, time_budget, jobs)
+    plan = plan_of(table, settings)
+    tell = observer or (lambda event: None)
+
+    def so_far(runs: Store) -> dict[str, Any]:
+        environment = {
+            **versions(),
+            "processor": processor(),
+            "cores": os.cpu_count() or 1,
+            "started": started,
+            "seconds": round(time.perf_counter() - begun, 1),
+            "command": command or f"compare({table.name!r})",
+        }
+        return document(table, settings, runs.runs(plan), runs.failures(plan), environment)
+
+    path = Path(store)
+    with only_one(path), Store(path) as runs:
+        try:
+            _run_missing(table, settings, plan, runs, retry, tell)
+        except KeyboardInterrupt:
+            raise Interrupted(so_far(runs)) from None
+        return so_far(runs)
+
+
+def plan_of(table: Table, settings: Settings) -> list[dict[str, Any]]:
+    """Specifications of all runs, fold by fold: what is done is always paired.
+
+    Parameters
+    ----------
+    table : Table
+    settings : Settings
+    """
+    import hitrate
+
+    every = settings.methods
+    rows = round(len(table.target) * (1 - 1 / settings.folds))
+    candidates = {method.name: method.candidates(settings.trials, rows) for method in every}
+    return [
+        {
+            "protocol": f"compare {PROTOCOL}",
+            "hitrate": hitrate.__version__,
+            "table": table.fingerprint,
+            "method": method.name,
+            "candidates": candidates[method.name],
+            "folds": settings.folds,
+            "repeat": repeat,
+            "fold": fold,
+            "seed": settings.seed,
+        }
+        for repeat in range(settings.repeats)
+        for fold in range(settings.folds)
+        for method in every
+    ]
+
+
+def _settings(
+    table: Table,
+    models: Sequence[str],
+    losses: Sequence[str] | None,
+    folds: int,
+    repeats: int,
+    trials: int,
+    seed: int,
+    time_budget: float | None,
+    jobs: int | None,
+) -> Settings:
+    """What was asked for, checked."""
+    import joblib
+
+    for name, value, least in (("repeats", repeats, 1), ("seed", seed, 0)):
+        if value < least:
+            raise BadInput(f"{name}={value}: needs {least} or more")
+    if jobs is not None and jobs < 1:
+        raise BadInput(f"jobs={jobs}: needs 1 or more")
+    if time_budget is not None and not time_budget >= 0:
+        raise BadInput(f"time_budget={time_budget}: needs a number of seconds")
+    possible, note = possible_folds(codes(table), folds)
+    settings = Settings(
+        models=tuple(models),
+        losses=None if losses is None else tuple(losses),
+        folds=possible,
+        repeats=repeats,
+        trials=trials,
+        seed=seed,
+        time_budget=time_budget,
+        notes=() if note is None else (note,),
+    )
+    most = len(settings.methods) * possible * repeats
+    return replace(settings, jobs=min(jobs or joblib.cpu_count(), most))
+
+
+def _run_missing(
+    table: Table,
+    settings: Settings,
+    plan: list[dict[str, Any]],
+    runs: Store,
+    retry: bool,
+    tell: Callable[[Event], object],
+) -> None:
+    """Run what the store does not have, and keep each outcome at once."""
+    done = 0
+    tell(Event("planned", done, len(plan)))
+    for run in runs.runs(plan):
+        done += 1
+        tell(_event("finished", done, plan, run.specification, result=run.result, stored=True))
+    missing = runs.missing(plan, retry=retry)
+    deadline = None
+    if settings.time_budget is not None:
+        deadline = time.time() + settings.time_budget
+    first = [spec["repeat"] == spec["fold"] == 0 for spec in missing]
+    deadlines = [None if early else deadline for early in first]
+    # Processes take runs in this order, so who ends one begins the next that waits.
+    waiting = iter(missing)
+    for _, spec in zip(range(settings.jobs), waiting, strict=False):
+        tell(_event("started", done, plan, spec))
+    content = (table.features, codes(table), len(table.classes))
+    for outcome in outcomes(planned_run, content, missing, settings.jobs, deadlines):
+        spec = missing[outcome.number]
+        done += _kept(runs, spec, outcome)
+        if outcome.result is not None:
+            tell(_event("finished", done, plan, spec, result=outcome.result))
+        elif outcome.error is not None:
+            tell(_event("failed", done, plan, spec, error=outcome.error))
+        following = next(waiting, None)
+        if following is not None and (deadline is None or time.time() < deadline):
+            tell(_event("started", done, plan, following))
+
+
+def _kept(runs: Store, spec: dict[str, Any], outcome: Outcome) -> bool:
+    """Write an outcome to the store; whether it was a result."""
+    if outcome.error is not None:
+        runs.add_failure(spec, outcome.error, outcome.traceback)
+    return outcome.result is not None and runs.add(spec, outcome.result)
+
+
+def _event(
+    kind: str, done: int, plan: list[dict[str, Any]], spec: dict[str, Any], **more: Any
+) -> Event:
+    return Event(kind, done, len(plan), spec["method"], spec["repeat"], spec["fold"], **more)

@@ -1,0 +1,156 @@
+"""One method on one fold: encode, choose parameters, fit, predict."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hitrate_lab.compare.folds import fold_rows, inner_split, seed_of
+from hitrate_lab.models.methods import Method, methods
+from hitrate_lab.runs.interrupts import no_early_stop
+
+Array = NDArray[Any]
+
+# A probability of zero for what happened costs as much as this one.
+SMALLEST = 1e-15
+
+
+def planned_run(content: tuple[Any, Array, int], specification: dict[str, Any]) -> dict[str, Any]:
+    """One run of a comparison's plan.
+
+    Parameters
+    ----------
+    content : tuple
+        Features, numbers of rows' classes, and how many classes there are.
+    specification : dict
+        As from `plan_of`.
+
+    Returns
+    -------
+    dict
+        As of `one_run`.
+    """
+    features, target, classes = content
+    model, loss = specification["method"].split("/")
+    (method,) = methods([model], [loss])
+    repeat, fold, seed = (specification[key] for key in ("repeat", "fold", "seed"))
+    rows = fold_rows(target, specification["folds"], repeat, seed)[fold]
+    candidates, own_seed = specification["candidates"], seed_of(seed, repeat, fold)
+    return one_run(features, target, classes, rows, method, candidates, own_seed)
+
+
+def one_run(
+    features: Any,
+    target: Array,
+    classes: int,
+    rows: Array,
+    method: Method,
+    candidates: list[dict[str, Any]],
+    seed: int,
+) -> dict[str, Any]:
+    """Fit a method to all rows but those of a fold, and predict these.
+
+    Every candidate is fitted to four fifths of the training rows; the most accurate on the others,
+    the first of those that tie, is fitted to all of them. A candidate that cannot be fitted is
+    passed over as long as another can.
+
+    Parameters
+    ----------
+    features : DataFrame, shape (N, columns)
+    target : array of int, shape (N,)
+        Numbers of classes.
+    classes : int
+        C.
+    rows : array of int
+        To predict.
+    method : Method
+    candidates : list of dict
+    seed : int
+
+    Returns
+    -------
+    dict
+        Plain JSON, as the store keeps it.
+    """
+    from hitrate_lab.tables import Columns
+
+    train = np.delete(np.arange(len(target)), rows)
+    columns = Columns().fit(features.iloc[train])
+    x, y = columns.transform(features.iloc[train]), target[train]
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        begun = time.perf_counter()
+        chosen, trials = best_candidate(x, y, method, candidates, seed)
+        tuned = time.perf_counter()
+        model = fitted(method, chosen, seed, x, y)
+        ended = time.perf_counter()
+        unseen = columns.transform(features.iloc[rows])
+        predicted = np.asarray(model.predict(unseen), np.int64)
+        p = _probabilities(model, unseen, classes)
+    truth = target[rows]
+    own = np.maximum(p[np.arange(len(rows)), truth], SMALLEST)
+    sure = p[np.arange(len(rows)), predicted]
+    return {
+        "accuracy": float(np.mean(predicted == truth)),
+        "log_loss": float(-np.log(own).mean()),
+        "fit_seconds": round(ended - tuned, 4),
+        "tune_seconds": round(tuned - begun, 4),
+        "parameters": chosen,
+        "trials": trials,
+        "features": int(x.shape[1]),
+        "rows": rows.tolist(),
+        "predicted": predicted.tolist(),
+        "probability": [round(float(each), 4) for each in sure],
+        "curve": _curve(model),
+        "warnings": sorted({f"{each.category.__name__}: {each.message}" for each in said}),
+    }
+
+
+def fitted(method: Method, parameters: dict[str, Any], seed: int, x: Any, y: Array) -> Any:
+    """A method's estimator, trained to its end or not at all."""
+    with no_early_stop():
+        return method.build(parameters, seed).fit(x, y)
+
+
+def best_candidate(
+    x: Any, y: Array, method: Method, candidates: list[dict[str, Any]], seed: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The best candidate on held-out rows, and how each did; one alone needs no trial."""
+    inside, judged = inner_split(y, seed)
+    if len(candidates) == 1 or not len(judged):
+        return candidates[0], []
+    trials: list[dict[str, Any]] = []
+    best, highest, failed = candidates[0], -1.0, None
+    for parameters in candidates:
+        try:
+            model = fitted(method, parameters, seed, x[inside], y[inside])
+            accuracy = float(np.mean(model.predict(x[judged]) == y[judged]))
+        except Exception as error:
+            trials.append({"parameters": parameters, "error": f"{type(error).__name__}: {error}"})
+            failed = error
+            continue
+        trials.append({"parameters": parameters, "accuracy": accuracy})
+        if accuracy > highest:
+            best, highest = parameters, accuracy
+    if highest < 0 and failed is not None:
+        raise failed
+    return best, trials
+
+
+def _probabilities(model: Any, x: Any, classes: int) -> Array:
+    """Of all classes (n, C); those that the training rows did not have get 0."""
+    p = np.zeros((x.shape[0], classes))
+    p[:, np.asarray(model.classes_, np.int64)] = model.predict_proba(x)
+    return p
+
+
+def _curve(model: Any) -> list[dict[str, float]] | None:
+    """Expected and actual accuracy on the training rows along the falling sigma."""
+    path = getattr(model, "path_", [])
+    # A start and one stage are no fall.
+    return [{"step": step, **stage} for step, stage in enumerate(path)] if len(path) > 2 else None

@@ -1,1 +1,0 @@
-"""What is run: comparisons of methods, and the fit and use of one."""

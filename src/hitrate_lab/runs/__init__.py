@@ -1,0 +1,1 @@
+"""Runs: planned, spread over processes or a cluster, and kept one by one in a file."""

@@ -1,0 +1,178 @@
+"""Runs of a plan: spread over processes or a cluster, kept one by one, and told of."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hitrate_lab.runs.batches import batches_of, needed_by
+from hitrate_lab.runs.executors import Task, in_processes, in_this_process, on_cluster
+from hitrate_lab.runs.processes import Outcome
+from hitrate_lab.runs.store import Store, key_of
+from hitrate_lab.runs.time_left import Left
+
+# Processes that share a GPU, if nobody says how many.
+ON_DEVICE = 4
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened during a study.
+
+    `kind` is "planned", once at the beginning, "finished", or "failed" with the error in one line.
+    `left` is a guess, in seconds, of how long the rest takes; None before anything is known.
+    """
+
+    kind: str
+    done: int
+    failed: int
+    planned: int
+    specification: dict[str, Any] | None = None
+    seconds: float | None = None
+    error: str | None = None
+    left: float | None = None
+
+
+def run_missing(
+    module: str,
+    plan: list[dict[str, Any]],
+    runs: Store,
+    *,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    data_dir: Path | None = None,
+    retry: bool = False,
+    device: str = "cpu",
+    observer: Callable[[Event], object] | None = None,
+) -> None:
+    """Run what the store does not have yet, and keep each outcome at once.
+
+    A run that fails does not stop the others, except those that need its result. What is computed
+    together is computed together again if a part of it is missing.
+
+    Parameters
+    ----------
+    module : str
+        Name of the protocol's, which workers import.
+    plan : list of dict
+        Specifications of all runs.
+    runs : Store
+    jobs : int, optional
+        Processes; by default one for each core, on another device four at most. 1 is this one.
+    cluster : str, optional
+        Address of a Dask scheduler, whose workers run instead.
+    data_dir : Path, optional
+    retry : bool
+        Run again what failed in an earlier call.
+    device : str
+        Of torch.
+    observer : callable, optional
+        Called with every `Event`, from the thread that called this function.
+    """
+    import joblib
+
+    if jobs is None:
+        jobs = joblib.cpu_count() if device == "cpu" else min(joblib.cpu_count(), ON_DEVICE)
+    missing, finished = runs.missing(plan, retry=retry), runs.runs(plan)
+    waiting = batches_of(importlib.import_module(module), plan, missing)
+    left = Left(finished, waiting.values(), None if cluster else jobs)
+    keeper = _Keeper(runs, missing, len(finished), len(plan), left, observer)
+    keeper.tell("planned")
+    while tasks := _ready(module, plan, waiting, runs, data_dir, device):
+        # Whatever ends the loop ends the processes.
+        with contextlib.closing(_outcomes(tasks, jobs, cluster)) as ended:
+            for outcome in ended:
+                keeper.keep(waiting.pop(outcome.number), outcome)
+
+
+def _ready(
+    module: str,
+    plan: list[dict[str, Any]],
+    waiting: dict[int, list[dict[str, Any]]],
+    runs: Store,
+    data_dir: Path | None,
+    device: str,
+) -> list[Task]:
+    """Tasks for the batches that can begin: all that they need is there."""
+    protocol = importlib.import_module(module)
+    folder = None if data_dir is None else Path(data_dir).resolve()
+    results = {}
+    if waiting and hasattr(protocol, "needs"):
+        results = {run.key: run.result for run in runs.runs(plan)}
+    tasks = []
+    for number, specs in waiting.items():
+        needed = needed_by(protocol, specs, plan)
+        if results.keys() >= set(needed):
+            known = {key: results[key] for key in needed}
+            tasks.append(Task(number, module, specs, folder, known, device))
+    return tasks
+
+
+def _outcomes(tasks: list[Task], jobs: int, cluster: str | None) -> Generator[Outcome]:
+    if cluster is not None:
+        return on_cluster(tasks, cluster)
+    return in_this_process(tasks) if jobs == 1 else in_processes(tasks, jobs)
+
+
+class _Keeper:
+    """Keeps what comes of runs, and tells of it."""
+
+    def __init__(
+        self,
+        runs: Store,
+        missing: list[dict[str, Any]],
+        done: int,
+        planned: int,
+        left: Left,
+        observer: Callable[[Event], object] | None,
+    ) -> None:
+        self._runs, self._left, self._observer = runs, left, observer
+        self._missing = set(map(key_of, missing))
+        self._done, self._failed, self._planned = done, 0, planned
+
+    def keep(self, specs: list[dict[str, Any]], outcome: Outcome) -> None:
+        """Put the outcome of a batch into the store; what is there already stays."""
+        # What ended a whole batch ended each of its runs.
+        each = [outcome] * len(specs) if outcome.result is None else outcome.result
+        seconds = [None if one.result is None else one.result.get("seconds") for one in each]
+        self._left.ended(specs, seconds)
+        for spec, one, took in zip(specs, each, seconds, strict=True):
+            if one.result is not None:
+                if self._runs.add(spec, one.result):
+                    self._done += 1
+                    self.tell("finished", spec, took)
+            # Others were only run again beside those that are missing.
+            elif key_of(spec) in self._missing:
+                self._failed += 1
+                self._runs.add_failure(spec, one.error or "", one.traceback)
+                self.tell("failed", spec, error=one.error)
+
+    def tell(
+        self,
+        kind: str,
+        spec: dict[str, Any] | None = None,
+        seconds: float | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Call the observer, if there is one."""
+        if self._observer is not None:
+            counts = self._done, self._failed, self._planned
+            self._observer(Event(kind, *counts, spec, seconds, error, self._left.seconds()))
+
+
+def run_name(specification: dict[str, Any]) -> str:
+    """A run in a few words.
+
+    Examples
+    --------
+    >>> run_name({"data_set": "exact/car", "method": "EXACT", "seed": 3, "steps": 8000})
+    'exact/car, EXACT, seed 3'
+    """
+    words = [str(specification["data_set"])]
+    words += [str(specification[key]) for key in ("method", "model") if key in specification]
+    words += [f"{key} {specification[key]}" for key in ("trial", "seed") if key in specification]
+    return ", ".join(words)

@@ -1,0 +1,1 @@
+"""Protocols of "EXACT: How to Train Your Accuracy" (2022)."""

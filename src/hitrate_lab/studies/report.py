@@ -1,0 +1,302 @@
+"""A study's results beside the paper's: runs -> dict; and all runs as CSV or Parquet."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from hitrate_lab.bad_input import BadInput
+from hitrate_lab.runs.store import Run, Store
+from hitrate_lab.studies.rankings import is_accuracy, rankings
+from hitrate_lab.studies.registry import protocol_named
+from hitrate_lab.studies.running import plan_of, status_of
+from hitrate_lab.studies.study_file import Study, StudyMethod
+
+# Printed decimals, and the half of the last one, by which a printed number may be off.
+DECIMALS = 2
+ROUNDING = 0.5 * 10**-DECIMALS
+SVG = "{http://www.w3.org/2000/svg}"
+
+Values = dict[tuple[str, str, str], list[float]]
+
+
+def document(study: Study, store: Path | str) -> dict[str, Any]:
+    """All numbers of the report, as plain JSON.
+
+    Parameters
+    ----------
+    study : Study
+    store : Path
+        File of runs; the study may be unfinished.
+    """
+    status = status_of(study, store)
+    runs = stored_runs(study, store)
+    protocol = protocol_named(study.protocol)
+    values: Values = {}
+    for run in runs:
+        for measure, data_set, method, value in protocol.cells(run.specification, run.result):
+            values.setdefault((measure, data_set, method), []).append(value)
+    whole = {name for name, count in status.data_sets.items() if count["done"] == count["planned"]}
+    extra = getattr(protocol, "extra_tables", None)
+    tables = [
+        _table(study, measure, title, values, whole) for measure, title in study.measures.items()
+    ]
+    return {
+        "format": "hitrate study",
+        "version": 1,
+        "name": study.name,
+        "title": study.title,
+        "reproduces": study.reproduces,
+        "differences": list(study.differences),
+        "planned": status.planned,
+        "done": status.done,
+        "failed": status.failed,
+        "seconds": status.seconds,
+        **_made_with(runs),
+        "tables": tables,
+        "extra_tables": [] if extra is None else extra(study, runs),
+        "rankings": rankings(study, runs, tables),
+        "pictures": _pictures(study, runs),
+    }
+
+
+def _made_with(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """Versions, each set of them once, commits apart from them, and what has computed.
+
+    A study that goes on after a change to the code has several commits, and the same versions.
+    """
+    versions = [{**run.versions} for run in runs]
+    commits = {each.pop("commit", "") for each in versions}
+    return {
+        "made_with": sorted({json.dumps(each, sort_keys=True) for each in versions}),
+        "commits": sorted(commits - {""}),
+        "processors": sorted({run.result.get("processor", "") for run in runs} - {""}),
+        "devices": sorted({run.result.get("device", "cpu") for run in runs} - {"cpu"}),
+    }
+
+
+def _pictures(study: Study, runs: Sequence[Run]) -> list[dict[str, str]]:
+    """The protocol's own pictures, with the title and the text that each has inside."""
+    draw = getattr(protocol_named(study.protocol), "pictures", None)
+    if draw is None or not runs:
+        return []
+    found = []
+    for name, svg in draw(study, runs).items():
+        root = ElementTree.fromstring(svg)
+        title, text = (root.findtext(f"{SVG}{tag}", "") for tag in ("title", "desc"))
+        found.append({"name": name, "title": title, "text": text, "svg": svg})
+    return found
+
+
+def load(results: Path, store: Path) -> int:
+    """Put runs from a file into a store; those that it has stay as they are.
+
+    Parameters
+    ----------
+    results : Path
+        One run to a line, as JSON with "specification", "result" and "versions"; .jsonl or
+        .jsonl.gz.
+    store : Path
+
+    Returns
+    -------
+    int
+        How many are new.
+    """
+    new = 0
+    try:
+        opened = gzip.open if results.suffix == ".gz" else open
+        with opened(results, "rt", encoding="utf-8") as lines, Store(store) as runs:
+            for line in lines:
+                run = json.loads(line)
+                new += runs.add(run["specification"], run["result"], run["versions"])
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(f"{results}: is no file of runs ({error})") from None
+    return new
+
+
+def stored_runs(study: Study, store: Path | str) -> list[Run]:
+    """Finished runs of a study, in the order of its plan; none if the store is not there.
+
+    Parameters
+    ----------
+    study : Study
+    store : Path
+    """
+    if not Path(store).is_file():
+        return []
+    with Store(store) as runs:
+        return runs.runs(plan_of(study))
+
+
+def _table(
+    study: Study, measure: str, title: str, values: Values, whole: set[str]
+) -> dict[str, Any]:
+    """One measure: a row for each data set, a cell for each method, and who is best.
+
+    Data sets that are not in `whole` lack runs: nobody is best there yet. Variants never are, and
+    nobody is at a measure that is no accuracy, as its highest need not be best.
+    """
+    judges = is_accuracy(measure)
+    variants = [method.name for method in study.methods if method.variant]
+    rows: list[dict[str, Any]] = []
+    for data_set in study.data_sets:
+        done = data_set in whole
+        cells = {
+            method.name: _cell(method, measure, data_set, values, done) for method in study.methods
+        }
+        counted = {name: cell for name, cell in cells.items() if name not in variants}
+        ours = {name: cell["mean"] if done else None for name, cell in counted.items()}
+        theirs = {name: cell["paper"] for name, cell in counted.items()}
+        rows.append(
+            {
+                "data_set": data_set,
+                "complete": done,
+                "cells": cells,
+                "best": _best(ours) if judges else [],
+                "paper_best": _best(theirs) if judges else [],
+            }
+        )
+    every = [cell for row in rows for cell in row["cells"].values()]
+    judged = [cell["within"] for cell in every if cell["within"] is not None]
+    names = [method.name for method in study.methods]
+    return {
+        "measure": measure,
+        "title": title,
+        "methods": names,
+        "variants": variants,
+        "has_best": judges,
+        "rows": rows,
+        "within": sum(judged),
+        "judged": len(judged),
+        "best": {name: sum(name in row["best"] for row in rows) for name in names},
+        "paper_best": {name: sum(name in row["paper_best"] for row in rows) for name in names},
+    }
+
+
+def _cell(
+    method: StudyMethod, measure: str, data_set: str, values: Values, done: bool
+) -> dict[str, Any]:
+    """Our mean, deviation and n beside the paper's numbers.
+
+    `within` says whether the paper's mean is at most two of our deviations from ours, but for the
+    rounding of what is printed; None until the data set is done, or if the paper has no number.
+    """
+    found = values.get((measure, data_set, method.name), [])
+    paper, paper_std = method.paper.get(measure, {}).get(data_set, (None, None))
+    mean = statistics.fmean(found) if found else None
+    std = statistics.stdev(found) if len(found) > 1 else None
+    within = None
+    if mean is not None and paper is not None and done:
+        within = abs(mean - paper) <= 2 * (std or 0.0) + ROUNDING + 1e-9
+    return {
+        "mean": mean,
+        "std": std,
+        "n": len(found),
+        "paper": paper,
+        "paper_std": paper_std,
+        "within": within,
+    }
+
+
+def _best(means: dict[str, float | None]) -> list[str]:
+    """Who has the highest mean as it is printed; nobody while one is missing."""
+    printed = {name: round(mean, DECIMALS) for name, mean in means.items() if mean is not None}
+    if len(printed) < len(means) or len(means) < 2:
+        return []
+    return [name for name, mean in printed.items() if mean == max(printed.values())]
+
+
+def rows_of(study: Study, store: Path | str) -> list[dict[str, Any]]:
+    """Finished runs as flat rows: what was asked for, what came of it, and with which versions.
+
+    Parameters
+    ----------
+    study : Study
+    store : Path
+    """
+    rows = []
+    for run in stored_runs(study, store):
+        row: dict[str, Any] = {"key": run.key, "finished": run.finished}
+        for part in (run.specification, run.result, {"versions": run.versions}):
+            row.update(_flat(part))
+        rows.append(row)
+    return rows
+
+
+def _flat(content: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Tables inside of tables become columns with dots; lists stay one cell, as JSON."""
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, dict):
+            flat.update(_flat(value, f"{before}{key}."))
+        else:
+            flat[before + key] = json.dumps(value) if isinstance(value, list) else value
+    return flat
+
+
+def export(study: Study, store: Path | str, path: Path) -> int:
+    """Write all finished runs to a .csv or .parquet file; how many they are.
+
+    Parameters
+    ----------
+    study : Study
+    store : Path
+    path : Path
+    """
+    rows = rows_of(study, store)
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    if path.suffix == ".csv":
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write(path, text.getvalue().encode())
+    elif path.suffix == ".parquet":
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError as error:
+            raise BadInput(
+                f"{path}: Parquet needs pyarrow: pip install 'hitrate[parquet]'"
+            ) from error
+        # A column that has numbers here and texts there is text.
+        table = pyarrow.table({name: _column([row.get(name) for row in rows]) for name in columns})
+        content = io.BytesIO()
+        pyarrow.parquet.write_table(table, content)
+        write(path, content.getvalue())
+    else:
+        raise BadInput(f"{path}: runs are written to .csv or .parquet files")
+    return len(rows)
+
+
+def _column(values: list[Any]) -> list[Any]:
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) <= 1:
+        return values
+    if kinds == {int, float}:
+        return [None if value is None else float(value) for value in values]
+    return [None if value is None else str(value) for value in values]
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file in one go: whoever reads it sees the old one or the new one."""
+    new = path.parent / f".{path.name}.new"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new.write_bytes(content)
+        new.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise BadInput(f"{path}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,143 @@
+"""The state of `Columns`, read from JSON that nobody vouches for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from hitrate_lab.bad_input import BadInput
+from hitrate_lab.tables.dates import EXAMPLES, PARTS
+from hitrate_lab.tables.kinds import Categories, Dates, Scale, Words
+
+# 1 + log(rows) for more rows than there can be.
+LARGEST_RARITY = 100
+
+
+@dataclass(frozen=True)
+class State:
+    """What `Columns` knows after `fit`."""
+
+    levels: int
+    words: int
+    columns: list[str]
+    number_names: list[str]
+    scale: Scale
+    dates: dict[str, Dates]
+    categories: dict[str, Categories]
+    texts: dict[str, Words]
+    sparse: bool
+    notes: list[str]
+
+
+def read_state(given: Any) -> State:
+    """Check every part of a state."""
+    try:
+        numbers = given["numbers"]
+        state = State(
+            levels=_whole(given["levels"]),
+            words=_whole(given["words"]),
+            columns=_texts(given["columns"]),
+            number_names=_texts(numbers["names"]),
+            scale=_scale(numbers),
+            dates={
+                _text(each["name"]): Dates(_scale(each["scale"]), _order(each["order"]))
+                for each in given["dates"]
+            },
+            categories={
+                _text(each["name"]): Categories(
+                    tuple(_texts(each["levels"])), _bool(each["missing"]), _bool(each["other"])
+                )
+                for each in given["categories"]
+            },
+            texts={_text(each["name"]): _words(each) for each in given["texts"]},
+            sparse=_bool(given["sparse"]),
+            notes=_texts(given["notes"]),
+        )
+        if len(state.number_names) != len(state.scale.mean):
+            raise ValueError("names and numbers differ in length")
+        if any(len(each.scale.mean) != len(PARTS) for each in state.dates.values()):
+            raise ValueError("a date has other parts")
+        kinds = (state.dates, state.categories, state.texts)
+        if not state.scale.width and not any(
+            each.width for kind in kinds for each in kind.values()
+        ):
+            raise ValueError("there is no feature")
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"the columns' state is not one of hitrate's ({error!r})") from None
+    return state
+
+
+def _scale(given: Any) -> Scale:
+    scale = Scale(
+        tuple(_numbers(given["mean"])),
+        tuple(_numbers(given["scale"])),
+        tuple(_bools(given["gaps"])),
+    )
+    if not len(scale.mean) == len(scale.scale) == len(scale.gaps):
+        raise ValueError("mean, scale and gaps differ in length")
+    if any(each < 0 for each in scale.scale):
+        raise ValueError("a scale is negative")
+    return scale
+
+
+def _order(given: Any) -> str:
+    if _text(given) not in EXAMPLES:
+        raise ValueError("dates of an order that is not known")
+    return str(given)
+
+
+def _words(given: Any) -> Words:
+    words = Words(
+        tuple(map(_whole, _list(given["buckets"]))),
+        tuple(_numbers(given["rarity"])),
+        _whole(given["size"]),
+    )
+    if len(words.buckets) != len(words.rarity) or len(set(words.buckets)) != len(words.buckets):
+        raise ValueError("buckets and rarity do not belong together")
+    if any(each >= words.size for each in words.buckets):
+        raise ValueError("a bucket is larger than the size")
+    if not all(0 < each < LARGEST_RARITY for each in words.rarity):
+        raise ValueError("a rarity is none")
+    if not words.size:
+        raise ValueError("words of size 0")
+    return words
+
+
+def _list(given: Any) -> list[Any]:
+    if not isinstance(given, list):
+        raise TypeError(f"{type(given).__name__} in the place of a list")
+    return given
+
+
+def _text(given: Any) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"{type(given).__name__} in the place of text")
+    return given
+
+
+def _texts(given: Any) -> list[str]:
+    return list(map(_text, _list(given)))
+
+
+def _bool(given: Any) -> bool:
+    if not isinstance(given, bool):
+        raise TypeError(f"{type(given).__name__} in the place of true or false")
+    return given
+
+
+def _bools(given: Any) -> list[bool]:
+    return list(map(_bool, _list(given)))
+
+
+def _whole(given: Any) -> int:
+    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+        raise TypeError(f"{type(given).__name__} in the place of a whole number")
+    return given
+
+
+def _numbers(given: Any) -> list[float]:
+    for each in _list(given):
+        if not isinstance(each, (int, float)) or isinstance(each, bool) or not math.isfinite(each):
+            raise TypeError(f"{each!r:.40} in the place of a number")
+    return list(map(float, given))

@@ -1,0 +1,331 @@
+"""Files to frames: delimited text and Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from hitrate_lab.bad_input import BadInput, listed, quoted
+from hitrate_lab.tables.cells import (
+    DECIMAL_COMMA,
+    MISSING,
+    cell_text,
+    comma_numbers,
+    label_text,
+    numbers,
+    perhaps_thousands,
+    plain,
+)
+from hitrate_lab.tables.delimited import delimiter_of, records
+
+Array = NDArray[Any]
+
+TEXT = (".csv", ".tsv", ".tab", ".txt")
+PARQUET = (".parquet", ".pq")
+# What is missing where text is to stay as it is.
+EMPTY = frozenset({""})
+# Cells that are text at one time; each costs about 60 bytes as such.
+CELLS = 1_000_000
+
+
+def kind_of(path: Path) -> str:
+    """'text' or 'parquet', by the name's end.
+
+    Examples
+    --------
+    >>> kind_of(Path("sales.CSV.gz"))
+    'text'
+    """
+    name = path.name.lower()
+    if name.removesuffix(".gz").endswith(TEXT):
+        return "text"
+    if name.endswith(PARQUET):
+        return "parquet"
+    hint = "; save the sheet as CSV" if name.endswith((".xls", ".xlsx", ".ods")) else ""
+    raise BadInput(
+        f"{path}: only {', '.join(TEXT)} (also with .gz) and {', '.join(PARQUET)} can be read{hint}"
+    )
+
+
+def checked_file(path: Path) -> Path:
+    """The path, if there is a file of a kind that can be read."""
+    try:
+        is_folder, is_there = path.is_dir(), path.exists()
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{quoted(path)} is no file name ({error})") from None
+    if is_folder:
+        raise BadInput(f"{path} is a folder; name a file in it")
+    if not is_there:
+        raise BadInput(f"{path}: there is no such file")
+    kind_of(path)
+    return path
+
+
+def read_frame(path: Path, as_text: Collection[str] = ()) -> tuple[Any, list[str]]:
+    """All columns of a file, and notes about them.
+
+    A column of text is of numbers if all its cells are numbers or missing, and none begins with a
+    zero as zip codes do. Where commas are not between cells, numbers may have decimal commas.
+    Other cells are str, or None where missing.
+
+    Parameters
+    ----------
+    path : Path
+    as_text : collection of str
+        Columns that stay text in any case; of their cells only the empty ones are missing.
+
+    Returns
+    -------
+    frame : DataFrame
+    notes : list of str
+    """
+    checked_file(path)
+    if kind_of(path) == "parquet":
+        frame, renamed, notes = _read_parquet(path, as_text)
+        _refuse_doubles(path, as_text, renamed)
+        return frame, notes
+    reading = _Reading(delimiter_of(path), frozenset(as_text))
+    # What a later part shows to be text, or to have commas, was perhaps read in another way before.
+    while (found := _read_text(path, reading)) is None:
+        pass
+    names, renamed, columns = found
+    _refuse_doubles(path, as_text, renamed)
+    frame = pd.DataFrame({name: _joined(columns[name]) for name in names})
+    notes = []
+    if renamed:
+        notes.append(f"names that were empty, or there before, are now {listed(renamed)}")
+    commas = [name for name in names if name in reading.commas - reading.text]
+    if commas:
+        have = "has" if len(commas) == 1 else "have"
+        notes.append(f"{listed(commas)} {have} decimal commas, read as numbers")
+    if not renamed and numbers(names, padded=True) is not None:
+        notes.append("all column names are numbers; the first line must hold names, not values")
+    if names[0] == "column 1" and renamed[:1] == names[:1] and _counts_rows(frame["column 1"]):
+        notes.append("not used, a first column without a name that counts the rows")
+        frame = frame.drop(columns="column 1")
+    return frame, notes
+
+
+def text_chunks(
+    path: Path, rows: int, *, as_text: Collection[str] = (), as_numbers: Collection[str] = ()
+) -> Generator[Any]:
+    """A file's rows as frames of text, so many at a time; the index counts them from 0.
+
+    Parameters
+    ----------
+    path : Path
+    rows : int
+    as_text : collection of str
+        As for `read_frame`.
+    as_numbers : collection of str
+        Columns whose decimal commas become points, where commas are not between cells.
+    """
+    checked_file(path)
+    if kind_of(path) == "parquet":
+        frame, *_ = _read_parquet(path, as_text)
+        for start in range(0, len(frame), rows):
+            yield frame.iloc[start : start + rows]
+        return
+    pointed = set() if delimiter_of(path) == "," else set(as_numbers)
+    names, _, parts = _parts(path, rows)
+    start = 0
+    with closing(parts):
+        for part in parts:
+            index = range(start, start + len(part[0]))
+            columns = {}
+            for name, cells in zip(names, part, strict=True):
+                cells = [_pointed(cell) for cell in cells] if name in pointed else cells
+                columns[name] = _text(cells, missing=EMPTY if name in as_text else MISSING)
+            yield pd.DataFrame(columns, index=index, dtype=object)
+            start = index.stop
+
+
+def _pointed(cell: str) -> str:
+    """A number's cell with its comma as a point; any other as it is."""
+    return cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell.strip()) else cell
+
+
+def column_names(header: list[str]) -> tuple[list[str], list[str]]:
+    """Names that differ and are not empty, and those among them that are not from the header.
+
+    Examples
+    --------
+    >>> column_names(["x", "", "x"])
+    (['x', 'column 2', 'x (2)'], ['column 2', 'x (2)'])
+    """
+    given = [name.strip() for name in header]
+    names: list[str] = []
+    renamed: list[str] = []
+    taken, seen = set(given), set()
+    for place, name in enumerate(given, 1):
+        base = name or f"column {place}"
+        new, count = base, 1
+        while new in seen or (new in taken and new != name):
+            count += 1
+            new = f"{base} ({count})"
+        if new != name:
+            renamed.append(new)
+        seen.add(new)
+        names.append(new)
+    return names, renamed
+
+
+def _parts(path: Path, rows: int | None = None) -> tuple[list[str], list[str], Generator[Any]]:
+    """Names, those that are new, and columns of text cells, part by part."""
+    found = records(path)
+    _, header = next(found)
+    names, renamed = column_names(header)
+    size = rows or max(1, CELLS // len(names))
+
+    def parts() -> Generator[Any]:
+        count = 0
+        with closing(found):
+            while part := [cells for _, cells in islice(found, size)]:
+                count += len(part)
+                yield list(zip(*part, strict=True))
+        if not count:
+            raise BadInput(f"{path} has a header but no rows")
+
+    return names, renamed, parts()
+
+
+@dataclass
+class _Reading:
+    """What is known about a file's columns while its parts are read.
+
+    Parameters
+    ----------
+    delimiter : str
+    verbatim : set of str
+        Columns that stay text.
+    text, commas : sets of str
+        Columns that turned out to be text, or numbers with decimal commas; text in case of both.
+    """
+
+    delimiter: str
+    verbatim: frozenset[str]
+    text: set[str] = field(default_factory=set)
+    commas: set[str] = field(default_factory=set)
+
+    def numbers(self, name: str, cells: Sequence[str]) -> Array | None:
+        """A part of a column as numbers, if it and all before may be some."""
+        if name in self.verbatim or name in self.text:
+            return None
+        if name in self.commas:
+            return comma_numbers(cells)
+        found = numbers(cells)
+        if found is None and self.delimiter != ",":
+            found = comma_numbers(cells)
+            # Semicolons are there because of decimal commas; beside a tab 1,234 may be a thousand.
+            if found is not None and self.delimiter != ";" and perhaps_thousands(cells):
+                return None
+            if found is not None:
+                self.commas.add(name)
+        return found
+
+
+def _read_text(
+    path: Path, reading: _Reading
+) -> tuple[list[str], list[str], dict[str, list[Array]]] | None:
+    """Names, those that are new, and the parts of each column; None if it must be read again."""
+    names, renamed, parts = _parts(path)
+    columns: dict[str, list[Array]] = {name: [] for name in names}
+    same: dict[str, str] = {}
+    again = False
+    for part in parts:
+        for name, cells in zip(names, part, strict=True):
+            known = name in reading.text, name in reading.commas
+            values = reading.numbers(name, cells)
+            if values is None and name not in reading.verbatim:
+                reading.text.add(name)
+            if values is None:
+                values = _text(cells, same, EMPTY if name in reading.verbatim else MISSING)
+            again |= bool(columns[name]) and known != (name in reading.text, name in reading.commas)
+            columns[name].append(values)
+    return None if again else (names, renamed, columns)
+
+
+def _text(
+    cells: Sequence[str],
+    same: dict[str, str] | None = None,
+    missing: Collection[str] = MISSING,
+) -> Array:
+    """Cells (n,) without blanks around them, None where missing; equal ones share their memory."""
+    values = np.empty(len(cells), object)
+    same = {} if same is None or len(same) > CELLS else same
+    for row, cell in enumerate(cells):
+        text = cell.strip()
+        values[row] = None if text in missing else same.setdefault(text, text)
+    return values
+
+
+def _joined(parts: list[Array]) -> Any:
+    """The parts of a column as one, whole numbers as such."""
+    values = np.concatenate(parts)
+    if values.dtype == object:
+        return pd.Series(values, dtype=object)
+    with np.errstate(invalid="ignore"):
+        whole = values.astype(np.int64)
+    return pd.Series(whole if (whole == values).all() and (abs(values) < 2**53).all() else values)
+
+
+def _counts_rows(values: Any) -> bool:
+    """Whether these are 0, 1, 2, ... or 1, 2, 3, ..."""
+    if values.dtype.kind != "i":
+        return False
+    steps = values.to_numpy() - np.arange(len(values))
+    return bool(steps[0] in (0, 1) and (steps == steps[0]).all())
+
+
+def _refuse_doubles(path: Path, names: Collection[str], renamed: Collection[str]) -> None:
+    """Refuse columns that are asked for by a name that is not theirs alone."""
+    for name in names:
+        if f"{name} (2)" in renamed:
+            raise BadInput(f"{path} has more than one column {quoted(name)}; rename all but one")
+
+
+def _read_parquet(path: Path, as_text: Collection[str]) -> tuple[Any, list[str], list[str]]:
+    """A Parquet file's columns, names that are new, and notes.
+
+    Columns of lists, bytes and the like are left out with a note.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise BadInput(f"{path}: reading Parquet needs pyarrow: pip install pyarrow") from None
+    try:
+        with path.open("rb") as file:
+            found = parquet.read_table(file)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise BadInput(f"{path}: cannot be read as Parquet ({error})") from None
+    if not found.num_rows:
+        raise BadInput(f"{path} has no rows")
+    names, renamed = column_names(list(found.column_names))
+    notes = (
+        [f"names that were empty, or there before, are now {listed(renamed)}"] if renamed else []
+    )
+    data, left_out = {}, []
+    for name, column in zip(names, found.columns, strict=True):
+        kind = column.type
+        if pyarrow.types.is_dictionary(kind):
+            kind = kind.value_type
+        if pyarrow.types.is_nested(kind) or pyarrow.types.is_binary(kind):
+            left_out.append(name)
+        else:
+            values = plain(column.to_pandas())
+            if values.dtype == object:
+                text = cell_text if name in as_text else label_text
+                values = values.map(text).astype(object)
+            data[name] = values
+    if left_out:
+        notes.append(f"not used, neither numbers, text nor dates: {listed(left_out)}")
+    return pd.DataFrame(data), renamed, notes
