@@ -44,6 +44,10 @@ LISTS = {
         "tests/losses/test_formulas.py": ["FORMULAS"],
     },
     "Add a recipe": {"src/hitrate/recipes.py": ["RECIPES"]},
+    "Add a protocol": {
+        "src/hitrate_lab/studies/registry.py": ["PROTOCOLS"],
+        "tests/lab/studies/test_protocols.py": ["STUDIES"],
+    },
 }
 
 

@@ -3,53 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from hitrate_lab.runs.store import key_of
-
-Specification = dict[str, Any]
+from hitrate_lab.runs.work import Specification, Work
 
 
 def batches_of(
-    protocol: Any, plan: Sequence[Specification], missing: Sequence[Specification]
+    work: Work, plan: Sequence[Specification], missing: Sequence[Specification]
 ) -> dict[int, list[Specification]]:
     """Whole batches of which one or more runs are missing, by number.
 
     Parameters
     ----------
-    protocol : module
+    work : Work
     plan, missing : sequence of dict
         All runs of the study, and those that are to be run.
     """
-    batch_of = getattr(protocol, "batch_of", key_of)
     batches: dict[str, list[Specification]] = {}
     for spec in plan:
-        batches.setdefault(batch_of(spec), []).append(spec)
-    wanted = dict.fromkeys(batch_of(spec) for spec in missing)
+        batches.setdefault(work.batch_of(spec), []).append(spec)
+    wanted = dict.fromkeys(work.batch_of(spec) for spec in missing)
     return {number: batches[key] for number, key in enumerate(wanted)}
 
 
 def needed_by(
-    protocol: Any, specifications: Sequence[Specification], plan: Sequence[Specification]
+    work: Work, specifications: Sequence[Specification], plan: Sequence[Specification]
 ) -> list[str]:
     """Keys of the runs whose results some others need.
 
     Parameters
     ----------
-    protocol : module
+    work : Work
     specifications, plan : sequence of dict
         The others, and all runs of the study.
     """
-    needs = getattr(protocol, "needs", None)
-    if needs is None:
-        return []
     return list(
-        dict.fromkeys(key_of(other) for spec in specifications for other in needs(spec, plan))
+        dict.fromkeys(key_of(other) for spec in specifications for other in work.needs(spec, plan))
     )
 
 
 def held_up(
-    protocol: Any,
+    work: Work,
     plan: Sequence[Specification],
     missing: Sequence[Specification],
     failed: Collection[str],
@@ -58,17 +52,17 @@ def held_up(
 
     Parameters
     ----------
-    protocol : module
+    work : Work
     plan, missing : sequence of dict
     failed : collection of str
         Keys.
     """
-    if not failed or not hasattr(protocol, "needs"):
+    if not failed:
         return set()
     keys = set(map(key_of, missing))
     batches = [
-        (keys.intersection(map(key_of, specs)), needed_by(protocol, specs, plan))
-        for specs in batches_of(protocol, plan, missing).values()
+        (keys.intersection(map(key_of, specs)), needed_by(work, specs, plan))
+        for specs in batches_of(work, plan, missing).values()
     ]
     stopped = set(failed)
     while more := [

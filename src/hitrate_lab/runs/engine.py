@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from hitrate_lab.runs.executors import Task, in_processes, in_this_process, on_c
 from hitrate_lab.runs.processes import Outcome
 from hitrate_lab.runs.store import Store, key_of
 from hitrate_lab.runs.time_left import Left
+from hitrate_lab.runs.work import Work
 
 # Processes that share a GPU, if nobody says how many.
 ON_DEVICE = 4
@@ -38,7 +38,7 @@ class Event:
 
 
 def run_missing(
-    module: str,
+    work: Work,
     plan: list[dict[str, Any]],
     runs: Store,
     *,
@@ -56,8 +56,8 @@ def run_missing(
 
     Parameters
     ----------
-    module : str
-        Name of the protocol's, which workers import.
+    work : Work
+        What has the runs; workers import its class.
     plan : list of dict
         Specifications of all runs.
     runs : Store
@@ -78,11 +78,11 @@ def run_missing(
     if jobs is None:
         jobs = joblib.cpu_count() if device == "cpu" else min(joblib.cpu_count(), ON_DEVICE)
     missing, finished = runs.missing(plan, retry=retry), runs.runs(plan)
-    waiting = batches_of(importlib.import_module(module), plan, missing)
+    waiting = batches_of(work, plan, missing)
     left = Left(finished, waiting.values(), None if cluster else jobs)
     keeper = _Keeper(runs, missing, len(finished), len(plan), left, observer)
     keeper.tell("planned")
-    while tasks := _ready(module, plan, waiting, runs, data_dir, device):
+    while tasks := _ready(work, plan, waiting, runs, data_dir, device):
         # Whatever ends the loop ends the processes.
         with contextlib.closing(_outcomes(tasks, jobs, cluster)) as ended:
             for outcome in ended:
@@ -90,7 +90,7 @@ def run_missing(
 
 
 def _ready(
-    module: str,
+    work: Work,
     plan: list[dict[str, Any]],
     waiting: dict[int, list[dict[str, Any]]],
     runs: Store,
@@ -98,17 +98,17 @@ def _ready(
     device: str,
 ) -> list[Task]:
     """Tasks for the batches that can begin: all that they need is there."""
-    protocol = importlib.import_module(module)
     folder = None if data_dir is None else Path(data_dir).resolve()
+    needs = {number: needed_by(work, specs, plan) for number, specs in waiting.items()}
     results = {}
-    if waiting and hasattr(protocol, "needs"):
+    if any(needs.values()):
         results = {run.key: run.result for run in runs.runs(plan)}
     tasks = []
     for number, specs in waiting.items():
-        needed = needed_by(protocol, specs, plan)
+        needed = needs[number]
         if results.keys() >= set(needed):
             known = {key: results[key] for key in needed}
-            tasks.append(Task(number, module, specs, folder, known, device))
+            tasks.append(Task(number, work, specs, folder, known, device))
     return tasks
 
 

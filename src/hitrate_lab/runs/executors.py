@@ -26,6 +26,7 @@ from hitrate_lab.runs.processes import (
     outcome_of,
 )
 from hitrate_lab.runs.store import canonical
+from hitrate_lab.runs.work import Work
 
 # Processes that a task may take along: others may have killed one or two of them.
 DEATHS = 3
@@ -46,11 +47,11 @@ THREADS = (
 class Task(NamedTuple):
     """Specifications that are run together, one or more, and what they are run with.
 
-    `module` is the name of a protocol's. `known` has results that they need, by key.
+    `known` has results that they need, by key.
     """
 
     number: int
-    module: str
+    work: Work
     specifications: list[dict[str, Any]]
     data_dir: Path | None
     known: dict[str, dict[str, Any]]
@@ -212,11 +213,7 @@ def _outcome(task: Task) -> Outcome:
 
 
 def _results(task: Task) -> list[Outcome]:
-    protocol = importlib.import_module(task.module)
-    if hasattr(protocol, "run_batch"):
-        found = protocol.run_batch(task.specifications, task.data_dir, task.known, task.device)
-    else:
-        found = [protocol.run(spec, task.data_dir) for spec in task.specifications]
+    found = task.work.run_batch(task.specifications, task.data_dir, task.known, task.device)
     assert len(found) == len(task.specifications)
     return [outcome_of(k, functools.partial(_plain, each)) for k, each in enumerate(found)]
 

@@ -55,9 +55,9 @@ def rankings(
     list of dict
         As from `ranking`, each with another "name".
     """
-    own = getattr(protocol_named(study.protocol), "score_tables", None)
+    own = protocol_named(study.protocol).score_tables(study, runs)
     found: list[dict[str, Any]] = []
-    for table in _by_measure(tables) if own is None else own(study, runs):
+    for table in _by_measure(tables) if own is None else own:
         if len(table["methods"]) > 1 and len(table["data_sets"]) >= DATA_SETS:
             taken = {each["name"] for each in found}
             found.append(ranking({**table, "name": _file_name(table, taken)}))

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+import pkgutil
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from hitrate_lab.studies.protocol import Protocol
+
+# Module and class of each.
 PROTOCOLS = {
-    "exact cost": "hitrate_lab.studies.exact.cost",
-    "exact search": "hitrate_lab.studies.exact.search",
-    "exact tables": "hitrate_lab.studies.exact.tables",
-    "mixing escape": "hitrate_lab.studies.mixing.escape",
-    "mixing gradient norm": "hitrate_lab.studies.mixing.gradient_norm",
-    "mixing table": "hitrate_lab.studies.mixing.table",
+    "exact cost": "hitrate_lab.studies.exact.cost:ExactCost",
+    "exact search": "hitrate_lab.studies.exact.search:ExactSearch",
+    "exact tables": "hitrate_lab.studies.exact.tables:ExactTables",
+    "mixing escape": "hitrate_lab.studies.mixing.escape:MixingEscape",
+    "mixing gradient norm": "hitrate_lab.studies.mixing.gradient_norm:MixingGradientNorm",
+    "mixing table": "hitrate_lab.studies.mixing.table:MixingTable",
 }
 
 
-def protocol_named(name: str) -> Any:
-    """The module of a protocol.
+def protocol_named(name: str) -> Protocol:
+    """A protocol.
 
     Parameters
     ----------
     name : str
         One of `PROTOCOLS`.
     """
-    return importlib.import_module(PROTOCOLS[name])
+    found: Protocol = pkgutil.resolve_name(PROTOCOLS[name])()
+    return found

@@ -45,7 +45,6 @@ def document(study: Study, store: Path | str) -> dict[str, Any]:
         for measure, data_set, method, value in protocol.cells(run.specification, run.result):
             values.setdefault((measure, data_set, method), []).append(value)
     whole = {name for name, count in status.data_sets.items() if count["done"] == count["planned"]}
-    extra = getattr(protocol, "extra_tables", None)
     tables = [
         _table(study, measure, title, values, whole) for measure, title in study.measures.items()
     ]
@@ -55,14 +54,14 @@ def document(study: Study, store: Path | str) -> dict[str, Any]:
         "name": study.name,
         "title": study.title,
         "reproduces": study.reproduces,
-        "differences": list(study.differences),
+        "differences": protocol.differences(study),
         "planned": status.planned,
         "done": status.done,
         "failed": status.failed,
         "seconds": status.seconds,
         **_made_with(runs),
         "tables": tables,
-        "extra_tables": [] if extra is None else extra(study, runs),
+        "extra_tables": protocol.extra_tables(study, runs),
         "rankings": rankings(study, runs, tables),
         "pictures": _pictures(study, runs),
     }
@@ -85,11 +84,11 @@ def _made_with(runs: Sequence[Run]) -> dict[str, list[str]]:
 
 def _pictures(study: Study, runs: Sequence[Run]) -> list[dict[str, str]]:
     """The protocol's own pictures, with the title and the text that each has inside."""
-    draw = getattr(protocol_named(study.protocol), "pictures", None)
-    if draw is None or not runs:
+    if not runs:
         return []
+    drawn = protocol_named(study.protocol).pictures(study, runs)
     found = []
-    for name, svg in draw(study, runs).items():
+    for name, svg in drawn.items():
         root = ElementTree.fromstring(svg)
         title, text = (root.findtext(f"{SVG}{tag}", "") for tag in ("title", "desc"))
         found.append({"name": name, "title": title, "text": text, "svg": svg})

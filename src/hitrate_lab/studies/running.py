@@ -12,7 +12,7 @@ from hitrate_lab.runs.batches import held_up
 from hitrate_lab.runs.engine import Event, run_missing, run_name
 from hitrate_lab.runs.lock import only_one
 from hitrate_lab.runs.store import Failure, Store, key_of
-from hitrate_lab.studies.registry import PROTOCOLS, protocol_named
+from hitrate_lab.studies.registry import protocol_named
 from hitrate_lab.studies.study_file import Study
 
 # Of data sets that have to be there before a study can begin.
@@ -50,7 +50,7 @@ def plan_of(study: Study) -> list[dict[str, Any]]:
     ----------
     study : Study
     """
-    plan: list[dict[str, Any]] = protocol_named(study.protocol).plan(study)
+    plan = protocol_named(study.protocol).plan(study)
     assert len({key_of(each) for each in plan}) == len(plan)
     return plan
 
@@ -103,13 +103,12 @@ def run_study(
     protocol, plan = protocol_named(study.protocol), plan_of(study)
     if cluster is None:
         check_device(study, device)
-        if hasattr(protocol, "check_machine"):
-            protocol.check_machine(study)
+        protocol.check_machine(study)
     check_data(study, data_dir)
     path = Path(store)
     with only_one(path), Store(path) as runs:
         run_missing(
-            PROTOCOLS[study.protocol],
+            protocol,
             plan,
             runs,
             jobs=jobs,
@@ -179,7 +178,7 @@ def check_device(study: Study, device: str) -> None:
         return
     import torch
 
-    if not hasattr(protocol_named(study.protocol), "run_batch"):
+    if not protocol_named(study.protocol).uses_device:
         raise BadInput(
             f"device {device}: study {study.name} has no use for it; its file says where it runs"
         )

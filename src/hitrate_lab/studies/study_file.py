@@ -111,9 +111,7 @@ def read_study(path: Path | str) -> Study:
     )
     fields.end()
     fields.unique("methods", [method.name for method in study.methods])
-    protocol = protocol_named(study.protocol)
-    if hasattr(protocol, "check"):
-        protocol.check(study)
+    protocol_named(study.protocol).check(study)
     return study
 
 

@@ -133,7 +133,7 @@ def test_a_protocol_without_tables_of_its_own_ranks_by_the_means_of_each_measure
     kept = [line for line in lines if f'"data_set": "{some[0]}", "model": "linear"' not in line]
     assert len(kept) == len(lines) - 1
     results.write_text("\n".join(kept))
-    monkeypatch.delattr(mixing_table, "score_tables")
+    monkeypatch.delattr(mixing_table.MixingTable, "score_tables")
     found = report_of(tmp_path, results)["rankings"]
     titles = list(read_study(STUDY).measures.values())
     assert [each["title"] for each in found] == titles

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.runs.environment import processor
+from hitrate_lab.runs.work import Result, Specification
+from hitrate_lab.studies.protocol import Cell, Protocol
 
 if TYPE_CHECKING:
     from hitrate_lab.runs.store import Run
     from hitrate_lab.studies.study_file import Study, StudyMethod
 
-# Changes when the same specification would give another result.
-PROTOCOL = 1
 SHAPE = re.compile(r"C=([1-9]\d*), S=([1-9]\d*)")
 MEASURES = ("time_ratio", "memory_ratio")
 DEVICES = ("cpu", "cuda")
@@ -34,59 +34,127 @@ FEW = (2, 4)
 BUFFERS = 8
 
 
-def check(study: Study) -> None:
-    """Complain of a field that this protocol cannot use."""
-    settings = _settings(study)
-    for name in study.data_sets:
-        if not (shape := SHAPE.fullmatch(name)) or int(shape[1]) < 2:
-            study.wrong("data_sets", f"{name!r} is none of 'C=classes, S=samples', as 'C=32, S=16'")
-    for measure in study.measures:
-        if measure not in MEASURES:
-            study.wrong("measures", f"{measure!r} is none of {', '.join(MEASURES)}")
-    for method in study.methods:
-        _loss(study, method, settings["device"])
+class ExactCost(Protocol):
+    """Time and memory of losses, in turns with cross entropy."""
 
+    name = "exact cost"
+    version = 1
 
-def plan(study: Study) -> list[dict[str, Any]]:
-    """Specifications, seed by seed, one method after the other.
-
-    A method without samples runs once for each number of classes, where that comes first.
-
-    Parameters
-    ----------
-    study : Study
-    """
-    settings = _settings(study)
-    work = settings.pop("work")
-    shapes = shapes_of(study)
-    first = {classes: name for name, classes, _ in reversed(shapes)}
-    found = []
-    for seed in sorted({seed for method in study.methods for seed in method.seeds}):
-        for method in study.methods:
-            loss = _loss(study, method, settings["device"])
-            for name, classes, samples in shapes:
-                is_sampled = loss.get("method") in SAMPLED
-                if seed not in method.seeds or not (is_sampled or first[classes] == name):
-                    continue
-                rows = settings["rows"]
-                if is_sampled:
-                    rows = max(1, min(rows, int(work / (classes**2 * samples))))
-                found.append(
-                    {
-                        "study": study.name,
-                        "protocol": f"exact cost {PROTOCOL}",
-                        "data_set": name,
-                        "method": method.name,
-                        "loss": loss,
-                        "classes": classes,
-                        "samples": samples if is_sampled else None,
-                        **settings,
-                        "rows": rows,
-                        "unit_rows": settings["rows"],
-                        "seed": seed,
-                    }
+    def check(self, study: Study) -> None:
+        """Complain of a field that this protocol cannot use."""
+        settings = _settings(study)
+        for name in study.data_sets:
+            if not (shape := SHAPE.fullmatch(name)) or int(shape[1]) < 2:
+                study.wrong(
+                    "data_sets", f"{name!r} is none of 'C=classes, S=samples', as 'C=32, S=16'"
                 )
-    return found
+        for measure in study.measures:
+            if measure not in MEASURES:
+                study.wrong("measures", f"{measure!r} is none of {', '.join(MEASURES)}")
+        for method in study.methods:
+            _loss(study, method, settings["device"])
+
+    def plan(self, study: Study) -> list[Specification]:
+        """Specifications, seed by seed, one method after the other.
+
+        A method without samples runs once for each number of classes, where that comes first.
+
+        Parameters
+        ----------
+        study : Study
+        """
+        settings = _settings(study)
+        work = settings.pop("work")
+        shapes = shapes_of(study)
+        first = {classes: name for name, classes, _ in reversed(shapes)}
+        found = []
+        for seed in sorted({seed for method in study.methods for seed in method.seeds}):
+            for method in study.methods:
+                loss = _loss(study, method, settings["device"])
+                for name, classes, samples in shapes:
+                    is_sampled = loss.get("method") in SAMPLED
+                    if seed not in method.seeds or not (is_sampled or first[classes] == name):
+                        continue
+                    rows = settings["rows"]
+                    if is_sampled:
+                        rows = max(1, min(rows, int(work / (classes**2 * samples))))
+                    found.append(
+                        {
+                            "study": study.name,
+                            "protocol": self.signature,
+                            "data_set": name,
+                            "method": method.name,
+                            "loss": loss,
+                            "classes": classes,
+                            "samples": samples if is_sampled else None,
+                            **settings,
+                            "rows": rows,
+                            "unit_rows": settings["rows"],
+                            "seed": seed,
+                        }
+                    )
+        return found
+
+    def check_machine(self, study: Study) -> None:
+        """Complain of a machine that has not the study's device."""
+        _check_device(_settings(study)["device"])
+
+    def run(self, specification: Specification, data_dir: Path | None) -> Result:
+        """Measure a loss and cross entropy in turns: per element, and as ratios of one round.
+
+        Parameters
+        ----------
+        specification : dict
+            One of `plan`.
+        data_dir : Path, optional
+            Not used.
+        """
+        import torch
+
+        _check_device(specification["device"])
+        begun = time.perf_counter()
+        need = _too_much(specification)
+        found: dict[str, Any] = {}
+        if need is None:
+            try:
+                found = _measured(specification)
+            except torch.OutOfMemoryError:
+                need = _need(specification)
+        if need is not None:
+            found = {"out_of_memory": True, "needs_bytes": need}
+        is_gpu = specification["device"] == "cuda"
+        return {
+            **found,
+            "threads": torch.get_num_threads(),
+            "seconds": round(time.perf_counter() - begun, 3),
+            "processor": torch.cuda.get_device_name() if is_gpu else processor(),
+        }
+
+    def cells(self, specification: Specification, result: Result) -> list[Cell]:
+        """Ratios to cross entropy, for the report; it is the unit and has none."""
+        if result.get("out_of_memory") or specification["loss"]["name"] == UNIT:
+            return []
+        place = (specification["data_set"], specification["method"])
+        return [(measure, *place, result[measure]) for measure in MEASURES]
+
+    def extra_tables(self, study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
+        """Time, memory and how they grow, for the report."""
+        from hitrate_lab.studies.exact.cost_tables import tables
+
+        return tables(study, [(run.specification, run.result) for run in runs])
+
+    def pictures(self, study: Study, runs: Sequence[Run]) -> dict[str, str]:
+        """Figure 7 as SVG, by the name of its file.
+
+        Parameters
+        ----------
+        study : Study
+        runs : sequence of Run
+            Those that are done.
+        """
+        from hitrate_lab.studies.exact.cost_tables import figure
+
+        return {study.name: figure(study, [(run.specification, run.result) for run in runs])}
 
 
 def shapes_of(study: Study) -> list[tuple[str, int, int]]:
@@ -98,74 +166,6 @@ def shapes_of(study: Study) -> list[tuple[str, int, int]]:
     """
     matches = (SHAPE.fullmatch(name) for name in study.data_sets)
     return [(match[0], int(match[1]), int(match[2])) for match in matches if match]
-
-
-def check_machine(study: Study) -> None:
-    """Complain of a machine that has not the study's device."""
-    _check_device(_settings(study)["device"])
-
-
-def run(specification: dict[str, Any], data_dir: Path | None) -> dict[str, Any]:
-    """Measure a loss and cross entropy in turns: per element, and as ratios of one round.
-
-    Parameters
-    ----------
-    specification : dict
-        One of `plan`.
-    data_dir : Path, optional
-        Not used.
-    """
-    import torch
-
-    _check_device(specification["device"])
-    begun = time.perf_counter()
-    need = _too_much(specification)
-    found: dict[str, Any] = {}
-    if need is None:
-        try:
-            found = _measured(specification)
-        except torch.OutOfMemoryError:
-            need = _need(specification)
-    if need is not None:
-        found = {"out_of_memory": True, "needs_bytes": need}
-    is_gpu = specification["device"] == "cuda"
-    return {
-        **found,
-        "threads": torch.get_num_threads(),
-        "seconds": round(time.perf_counter() - begun, 3),
-        "processor": torch.cuda.get_device_name() if is_gpu else processor(),
-    }
-
-
-def cells(
-    specification: dict[str, Any], result: dict[str, Any]
-) -> list[tuple[str, str, str, float]]:
-    """Ratios to cross entropy, for the report; it is the unit and has none."""
-    if result.get("out_of_memory") or specification["loss"]["name"] == UNIT:
-        return []
-    place = (specification["data_set"], specification["method"])
-    return [(measure, *place, result[measure]) for measure in MEASURES]
-
-
-def extra_tables(study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Time, memory and how they grow, for the report."""
-    from hitrate_lab.studies.exact.cost_tables import tables
-
-    return tables(study, [(run.specification, run.result) for run in runs])
-
-
-def pictures(study: Study, runs: Sequence[Run]) -> dict[str, str]:
-    """Figure 7 as SVG, by the name of its file.
-
-    Parameters
-    ----------
-    study : Study
-    runs : sequence of Run
-        Those that are done.
-    """
-    from hitrate_lab.studies.exact.cost_tables import figure
-
-    return {study.name: figure(study, [(run.specification, run.result) for run in runs])}
 
 
 def _measured(spec: dict[str, Any]) -> dict[str, Any]:

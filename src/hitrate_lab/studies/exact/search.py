@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.store import canonical
+from hitrate_lab.runs.work import Result, Specification
 from hitrate_lab.studies.exact import tables as exact_tables
+from hitrate_lab.studies.protocol import Cell, Protocol
 
 if TYPE_CHECKING:
     from hitrate_lab.runs.store import Run
     from hitrate_lab.studies.study_file import Study, StudyMethod
 
-# Changes when the same specification would give another result.
-PROTOCOL = 1
 # What each model can be searched for, beside weight decay; what is not tuned has no effect.
 PARAMETERS: dict[str, dict[str, float | None]] = {
     "logistic regression": {"regularization": 0.0},
@@ -29,50 +29,168 @@ PARAMETERS: dict[str, dict[str, float | None]] = {
 }
 
 
-def check(study: Study) -> None:
-    """Complain of a field that this protocol cannot use."""
-    exact_tables.check_names(study)
-    _settings(study)
-    for method in study.methods:
-        _method(study, method)
+class ExactSearch(Protocol):
+    """Linear models with parameters of our own search."""
 
+    name = "exact search"
+    version = 1
+    uses_device = True
 
-def plan(study: Study) -> list[dict[str, Any]]:
-    """Specifications: all trials, then what their best ones are used for.
+    def check(self, study: Study) -> None:
+        """Complain of a field that this protocol cannot use."""
+        exact_tables.check_names(study)
+        _settings(study)
+        for method in study.methods:
+            _method(study, method)
 
-    Parameters
-    ----------
-    study : Study
-    """
-    settings, search = _settings(study)
-    common = {
-        "study": study.name,
-        "protocol": f"exact search {PROTOCOL}",
-        "follow": settings["follow"],
-        "split": settings["split"],
-        "validation": search["validation"],
-    }
-    trials, finals = [], []
-    for method in study.methods:
-        training, values = _method(study, method)
-        drawn = draw(values, search["trials"], search["seed"])
-        # What is chosen depends on all of this.
-        searched = {
-            "trials": len(drawn),
-            "search_seed": search["seed"],
-            "values": values,
-            "training": training,
+    def plan(self, study: Study) -> list[Specification]:
+        """Specifications: all trials, then what their best ones are used for.
+
+        Parameters
+        ----------
+        study : Study
+        """
+        settings, search = _settings(study)
+        common = {
+            "study": study.name,
+            "protocol": self.signature,
+            "follow": settings["follow"],
+            "split": settings["split"],
+            "validation": search["validation"],
         }
-        for data_set in study.data_sets:
-            place = {**common, "data_set": data_set, "method": method.name}
-            trials += [
-                {**place, "stage": "trial", "trial": k, "training": {**training, **each}, "seed": 0}
-                for k, each in enumerate(drawn)
+        trials, finals = [], []
+        for method in study.methods:
+            training, values = _method(study, method)
+            drawn = draw(values, search["trials"], search["seed"])
+            # What is chosen depends on all of this.
+            searched = {
+                "trials": len(drawn),
+                "search_seed": search["seed"],
+                "values": values,
+                "training": training,
+            }
+            for data_set in study.data_sets:
+                place = {**common, "data_set": data_set, "method": method.name}
+                trials += [
+                    {
+                        **place,
+                        "stage": "trial",
+                        "trial": k,
+                        "training": {**training, **each},
+                        "seed": 0,
+                    }
+                    for k, each in enumerate(drawn)
+                ]
+                finals += [
+                    {**place, "stage": "final", **searched, "seed": seed} for seed in method.seeds
+                ]
+        return trials + finals
+
+    def batch_of(self, specification: Specification) -> str:
+        """Trials of a method on a data set are trained together, and so are the last seeds."""
+        return canonical([specification[key] for key in ("data_set", "method", "stage")])
+
+    def needs(
+        self, specification: Specification, plan: Sequence[Specification]
+    ) -> list[Specification]:
+        """The trials of which the best is to be used."""
+        if specification["stage"] == "trial":
+            return []
+        place = specification["data_set"], specification["method"]
+        return [
+            spec
+            for spec in plan
+            if spec["stage"] == "trial" and (spec["data_set"], spec["method"]) == place
+        ]
+
+    def run_batch(
+        self,
+        specifications: Sequence[Specification],
+        data_dir: Path | None,
+        known: Mapping[str, Result],
+        device: str,
+    ) -> list[Result | Exception]:
+        """Run all trials of a method on a data set, or train with the best one's parameters.
+
+        Parameters
+        ----------
+        specifications : sequence of dict
+            Some of `plan` that share `batch_of`.
+        data_dir : Path, optional
+        known : mapping
+            At the end, results of all trials.
+        device : str
+            Of torch.
+        """
+        spec = specifications[0]
+        name = spec["data_set"].removeprefix(exact_tables.COLLECTION)
+        data = exact_tables.read(name, spec["split"], spec["follow"], data_dir)
+        train, test = (data.X_train, data.y_train), (data.X_test, data.y_test)
+        if spec["stage"] == "trial":
+            parts = held_out(*train, spec["validation"], spec["split"])
+            names = ("fitted_accuracy", "validation_accuracy")
+            used = [{key: each[key] for key in ("trial", "training")} for each in specifications]
+        else:
+            parts, names = (train, test), exact_tables.MEASURES
+            used = [best_of(known.values())] * len(specifications)
+        pairs = [
+            (own["training"], each["seed"]) for own, each in zip(used, specifications, strict=True)
+        ]
+        begun = time.perf_counter()
+        found = exact_tables.accuracies(parts, len(data.classes), pairs, device)
+        common = {
+            "seconds": round((time.perf_counter() - begun) / len(pairs), 3),
+            "trained_together": len(pairs),
+            "processor": processor(),
+            "device": exact_tables.device_name(device),
+        }
+        results: list[dict[str, Any] | Exception] = []
+        for own, each in zip(used, found, strict=True):
+            if isinstance(each, FloatingPointError) and spec["stage"] == "trial":
+                # Bad parameters are no failure of the search: such a trial is never the best.
+                each = {"accuracy": [0.0, 0.0], "diverged": True}
+            if isinstance(each, Exception):
+                results.append(each)
+                continue
+            accuracy = dict(zip(names, each.pop("accuracy"), strict=True))
+            results.append({**own, **accuracy, **common, **each})
+        return results
+
+    def cells(self, specification: Specification, result: Result) -> list[Cell]:
+        """Accuracy in percent of what was trained at the end, for the report."""
+        if specification["stage"] == "trial":
+            return []
+        return exact_tables.accuracy_cells(specification, result)
+
+    def extra_tables(self, study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
+        """What the search has chosen, with the accuracy on the rows that it was judged by."""
+        rows: dict[tuple[str, str], list[str]] = {}
+        for run in runs:
+            spec, result = run.specification, run.result
+            place = spec["data_set"], spec["method"]
+            # All seeds use the same trial.
+            if spec["stage"] == "trial" or place in rows:
+                continue
+            chosen = [
+                f"{key} {result['training'][key]:g}"
+                for key in spec["values"]
+                if result["training"][key] is not None
             ]
-            finals += [
-                {**place, "stage": "final", **searched, "seed": seed} for seed in method.seeds
+            rows[place] = [
+                spec["data_set"].split("/")[-1],
+                spec["method"],
+                str(result["trial"]),
+                ", ".join(chosen),
+                f"{100 * result['validation_accuracy']:.2f}",
             ]
-    return trials + finals
+        return [
+            {
+                "title": "What the search has chosen",
+                "head": ["data set", "method", "trial", "parameters", "validation accuracy, %"],
+                "rows": list(rows.values()),
+                "text": "Of trials with the same validation accuracy the first is taken.",
+            }
+        ]
 
 
 def draw(values: Mapping[str, list[Any]], trials: int, seed: int) -> list[dict[str, Any]]:
@@ -97,76 +215,6 @@ def draw(values: Mapping[str, list[Any]], trials: int, seed: int) -> list[dict[s
     return [dict(study.ask(kinds).params) for _ in range(trials)]
 
 
-def batch_of(specification: dict[str, Any]) -> str:
-    """Trials of a method on a data set are trained together, and so are the seeds at the end."""
-    return canonical([specification[key] for key in ("data_set", "method", "stage")])
-
-
-def needs(specification: dict[str, Any], plan: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The trials of which the best is to be used."""
-    if specification["stage"] == "trial":
-        return []
-    place = specification["data_set"], specification["method"]
-    return [
-        spec
-        for spec in plan
-        if spec["stage"] == "trial" and (spec["data_set"], spec["method"]) == place
-    ]
-
-
-def run_batch(
-    specifications: Sequence[dict[str, Any]],
-    data_dir: Path | None,
-    known: Mapping[str, dict[str, Any]],
-    device: str,
-) -> list[dict[str, Any] | Exception]:
-    """Run all trials of a method on a data set, or train with the best one's parameters.
-
-    Parameters
-    ----------
-    specifications : sequence of dict
-        Some of `plan` that share `batch_of`.
-    data_dir : Path, optional
-    known : mapping
-        At the end, results of all trials.
-    device : str
-        Of torch.
-    """
-    spec = specifications[0]
-    name = spec["data_set"].removeprefix(exact_tables.COLLECTION)
-    data = exact_tables.read(name, spec["split"], spec["follow"], data_dir)
-    train, test = (data.X_train, data.y_train), (data.X_test, data.y_test)
-    if spec["stage"] == "trial":
-        parts = held_out(*train, spec["validation"], spec["split"])
-        names = ("fitted_accuracy", "validation_accuracy")
-        used = [{key: each[key] for key in ("trial", "training")} for each in specifications]
-    else:
-        parts, names = (train, test), exact_tables.MEASURES
-        used = [best_of(known.values())] * len(specifications)
-    pairs = [
-        (own["training"], each["seed"]) for own, each in zip(used, specifications, strict=True)
-    ]
-    begun = time.perf_counter()
-    found = exact_tables.accuracies(parts, len(data.classes), pairs, device)
-    common = {
-        "seconds": round((time.perf_counter() - begun) / len(pairs), 3),
-        "trained_together": len(pairs),
-        "processor": processor(),
-        "device": exact_tables.device_name(device),
-    }
-    results: list[dict[str, Any] | Exception] = []
-    for own, each in zip(used, found, strict=True):
-        if isinstance(each, FloatingPointError) and spec["stage"] == "trial":
-            # Bad parameters are no failure of the search: such a trial is never the best.
-            each = {"accuracy": [0.0, 0.0], "diverged": True}
-        if isinstance(each, Exception):
-            results.append(each)
-            continue
-        accuracy = dict(zip(names, each.pop("accuracy"), strict=True))
-        results.append({**own, **accuracy, **common, **each})
-    return results
-
-
 def best_of(trials: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Number, training and validation accuracy of the best trial; of several, the first.
 
@@ -188,46 +236,6 @@ def held_out(x: Any, y: Any, share: float, seed: int) -> tuple[tuple[Any, Any], 
 
     x, x_held, y, y_held = train_test_split(x, y, test_size=share, random_state=seed)
     return (x, y), (x_held, y_held)
-
-
-def cells(
-    specification: dict[str, Any], result: dict[str, Any]
-) -> list[tuple[str, str, str, float]]:
-    """Accuracy in percent of what was trained at the end, for the report."""
-    if specification["stage"] == "trial":
-        return []
-    return exact_tables.cells(specification, result)
-
-
-def extra_tables(study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """What the search has chosen, with the accuracy on the rows that it was judged by."""
-    rows: dict[tuple[str, str], list[str]] = {}
-    for run in runs:
-        spec, result = run.specification, run.result
-        place = spec["data_set"], spec["method"]
-        # All seeds use the same trial.
-        if spec["stage"] == "trial" or place in rows:
-            continue
-        chosen = [
-            f"{key} {result['training'][key]:g}"
-            for key in spec["values"]
-            if result["training"][key] is not None
-        ]
-        rows[place] = [
-            spec["data_set"].split("/")[-1],
-            spec["method"],
-            str(result["trial"]),
-            ", ".join(chosen),
-            f"{100 * result['validation_accuracy']:.2f}",
-        ]
-    return [
-        {
-            "title": "What the search has chosen",
-            "head": ["data set", "method", "trial", "parameters", "validation accuracy, %"],
-            "rows": list(rows.values()),
-            "text": "Of trials with the same validation accuracy the first is taken.",
-        }
-    ]
 
 
 def _settings(study: Study) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -18,14 +18,14 @@ import numpy as np
 from hitrate_lab.datasets import PublishedSet, read_exact
 from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.store import canonical
+from hitrate_lab.runs.work import Result, Specification
+from hitrate_lab.studies.protocol import Cell, Protocol
 
 if TYPE_CHECKING:
     from hitrate_lab.runs.store import Run
     from hitrate_lab.studies.fields import Fields
     from hitrate_lab.studies.study_file import Study, StudyMethod
 
-# Changes when the same specification would give another result.
-PROTOCOL = 2
 COLLECTION = "exact/"
 LOSSES = ("cross_entropy", "hinge", "exact")
 MEASURES = ("train_accuracy", "test_accuracy")
@@ -37,12 +37,123 @@ LEARNED_FROM = 1.0
 MOST_ITERATIONS, TOLERANCE = 5000, 1e-6
 
 
-def check(study: Study) -> None:
-    """Complain of a field that this protocol cannot use."""
-    check_names(study)
-    settings_of(study)
-    for method in study.methods:
-        _trainings(study, method)
+class ExactTables(Protocol):
+    """Linear models on the ten tables, with the parameters of the paper."""
+
+    name = "exact tables"
+    version = 2
+    uses_device = True
+
+    def check(self, study: Study) -> None:
+        """Complain of a field that this protocol cannot use."""
+        check_names(study)
+        settings_of(study)
+        for method in study.methods:
+            _trainings(study, method)
+
+    def plan(self, study: Study) -> list[Specification]:
+        """Specifications, seed by seed: each cell has its first number early.
+
+        Parameters
+        ----------
+        study : Study
+        """
+        settings = settings_of(study)
+        trainings = {method.name: _trainings(study, method) for method in study.methods}
+        seeds = sorted({seed for method in study.methods for seed in method.seeds})
+        return [
+            {
+                "study": study.name,
+                "protocol": self.signature,
+                "data_set": data_set,
+                "follow": settings["follow"],
+                "split": settings["split"],
+                "method": method.name,
+                "training": trainings[method.name][data_set],
+                "windows": settings["windows"],
+                "seed": seed,
+            }
+            for seed in seeds
+            for data_set in study.data_sets
+            for method in study.methods
+            if seed in method.seeds
+        ]
+
+    def batch_of(self, specification: Specification) -> str:
+        """Runs for which this is the same are trained together."""
+        from hitrate_lab.training.batched import linear
+
+        spec, training = specification, specification["training"]
+        place = [spec["data_set"], spec["follow"], spec["split"], spec["windows"]]
+        if training["model"] == "logistic regression":
+            return canonical([*place, training])
+        return canonical([*place, *(training[key] for key in linear.COMMON)])
+
+    def run_batch(
+        self,
+        specifications: Sequence[Specification],
+        data_dir: Path | None,
+        known: Mapping[str, Result],
+        device: str,
+    ) -> list[Result | Exception]:
+        """Train all of a batch: accuracy on both parts, and each one's share of the time.
+
+        Parameters
+        ----------
+        specifications : sequence of dict
+            Some of `plan` that share `batch_of`.
+        data_dir : Path, optional
+        known : mapping
+            Not used: no run needs another's result.
+        device : str
+            Of torch.
+        """
+        spec = specifications[0]
+        name = spec["data_set"].removeprefix(COLLECTION)
+        data = read(name, spec["split"], spec["follow"], data_dir)
+        parts = (data.X_train, data.y_train), (data.X_test, data.y_test)
+        pairs = [(each["training"], each["seed"]) for each in specifications]
+        begun = time.perf_counter()
+        found = accuracies(parts, len(data.classes), pairs, device, spec["windows"])
+        shape = {
+            "train_rows": len(data.y_train),
+            "test_rows": len(data.y_test),
+            "features": data.X_train.shape[1],
+            "classes": len(data.classes),
+            "seconds": round((time.perf_counter() - begun) / len(pairs), 3),
+            "trained_together": len(pairs),
+            "processor": processor(),
+            "device": device_name(device),
+        }
+        return [
+            each
+            if isinstance(each, Exception)
+            else {**dict(zip(MEASURES, each.pop("accuracy"), strict=True)), **shape, **each}
+            for each in found
+        ]
+
+    def cells(self, specification: Specification, result: Result) -> list[Cell]:
+        """Accuracy in percent, for the report."""
+        return accuracy_cells(specification, result)
+
+    def extra_tables(self, study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
+        """Norms of gradients, for the report, if the study keeps them."""
+        from hitrate_lab.studies.exact.norms import tables
+
+        return tables(study, runs)
+
+    def pictures(self, study: Study, runs: Sequence[Run]) -> dict[str, str]:
+        """Figure 5 as SVG, by the name of its file, if the study keeps norms.
+
+        Parameters
+        ----------
+        study : Study
+        runs : sequence of Run
+            Those that are done.
+        """
+        from hitrate_lab.studies.exact.norms import figures
+
+        return figures(study, runs)
 
 
 def check_names(study: Study) -> None:
@@ -55,116 +166,10 @@ def check_names(study: Study) -> None:
             study.wrong("measures", f"{measure!r} is none of {', '.join(MEASURES)}")
 
 
-def plan(study: Study) -> list[dict[str, Any]]:
-    """Specifications, seed by seed: each cell has its first number early.
-
-    Parameters
-    ----------
-    study : Study
-    """
-    settings = settings_of(study)
-    trainings = {method.name: _trainings(study, method) for method in study.methods}
-    seeds = sorted({seed for method in study.methods for seed in method.seeds})
-    return [
-        {
-            "study": study.name,
-            "protocol": f"exact tables {PROTOCOL}",
-            "data_set": data_set,
-            "follow": settings["follow"],
-            "split": settings["split"],
-            "method": method.name,
-            "training": trainings[method.name][data_set],
-            "windows": settings["windows"],
-            "seed": seed,
-        }
-        for seed in seeds
-        for data_set in study.data_sets
-        for method in study.methods
-        if seed in method.seeds
-    ]
-
-
-def batch_of(specification: dict[str, Any]) -> str:
-    """Runs for which this is the same are trained together."""
-    from hitrate_lab.training.batched import linear
-
-    spec, training = specification, specification["training"]
-    place = [spec["data_set"], spec["follow"], spec["split"], spec["windows"]]
-    if training["model"] == "logistic regression":
-        return canonical([*place, training])
-    return canonical([*place, *(training[key] for key in linear.COMMON)])
-
-
-def run_batch(
-    specifications: Sequence[dict[str, Any]],
-    data_dir: Path | None,
-    known: Mapping[str, dict[str, Any]],
-    device: str,
-) -> list[dict[str, Any] | Exception]:
-    """Train all of a batch: accuracy on both parts, and each one's share of the time.
-
-    Parameters
-    ----------
-    specifications : sequence of dict
-        Some of `plan` that share `batch_of`.
-    data_dir : Path, optional
-    known : mapping
-        Not used: no run needs another's result.
-    device : str
-        Of torch.
-    """
-    spec = specifications[0]
-    name = spec["data_set"].removeprefix(COLLECTION)
-    data = read(name, spec["split"], spec["follow"], data_dir)
-    parts = (data.X_train, data.y_train), (data.X_test, data.y_test)
-    pairs = [(each["training"], each["seed"]) for each in specifications]
-    begun = time.perf_counter()
-    found = accuracies(parts, len(data.classes), pairs, device, spec["windows"])
-    shape = {
-        "train_rows": len(data.y_train),
-        "test_rows": len(data.y_test),
-        "features": data.X_train.shape[1],
-        "classes": len(data.classes),
-        "seconds": round((time.perf_counter() - begun) / len(pairs), 3),
-        "trained_together": len(pairs),
-        "processor": processor(),
-        "device": device_name(device),
-    }
-    return [
-        each
-        if isinstance(each, Exception)
-        else {**dict(zip(MEASURES, each.pop("accuracy"), strict=True)), **shape, **each}
-        for each in found
-    ]
-
-
-def cells(
-    specification: dict[str, Any], result: dict[str, Any]
-) -> list[tuple[str, str, str, float]]:
-    """Accuracy in percent, for the report."""
+def accuracy_cells(specification: Specification, result: Result) -> list[Cell]:
+    """Accuracy in percent on both parts."""
     place = (specification["data_set"], specification["method"])
     return [(measure, *place, 100 * result[measure]) for measure in MEASURES]
-
-
-def extra_tables(study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Norms of gradients, for the report, if the study keeps them."""
-    from hitrate_lab.studies.exact.norms import tables
-
-    return tables(study, runs)
-
-
-def pictures(study: Study, runs: Sequence[Run]) -> dict[str, str]:
-    """Figure 5 as SVG, by the name of its file, if the study keeps norms.
-
-    Parameters
-    ----------
-    study : Study
-    runs : sequence of Run
-        Those that are done.
-    """
-    from hitrate_lab.studies.exact.norms import figures
-
-    return figures(study, runs)
 
 
 @functools.lru_cache(maxsize=4)

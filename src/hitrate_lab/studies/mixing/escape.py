@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets import read_uci
 from hitrate_lab.runs.environment import processor
+from hitrate_lab.runs.work import Result, Specification
 from hitrate_lab.studies.mixing.fields import (
     COLLECTION,
     check_names,
     models_of,
     optimizer_of,
 )
+from hitrate_lab.studies.protocol import Cell, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from hitrate_lab.studies.study_file import Study, StudyMethod
     from hitrate_lab.training.batched import Setting, Split
 
-# Changes when the same specification would give another result.
-PROTOCOL = 1
 # A measure of the report for each architecture.
 MEASURES = {"linear": "linear_scale_free", "one hidden layer": "hidden_scale_free"}
 # What results call the weights at which a loss with its weight decay is lowest.
@@ -40,125 +40,125 @@ MINIMUM = "minimum"
 DIGITS = 6
 
 
-def check(study: Study) -> None:
-    """Complain of a field that this protocol cannot use."""
-    settings = _settings(study)
-    fields = study.fields()
-    check_names(study, MEASURES, "all need the same seeds")
-    methods = [_method(study, method)["name"] for method in study.methods]
-    for key in ("baseline", "trained_with", "shown"):
-        for name in [settings[key]] if isinstance(settings[key], str) else settings[key]:
-            if name not in methods:
-                fields.wrong(key, f"{name!r} is no method of this study")
+class MixingEscape(Protocol):
+    """Tr(H Σ) of several losses at the same weights."""
 
+    name = "mixing escape"
+    version = 1
 
-def plan(study: Study) -> list[dict[str, Any]]:
-    """Specifications, one architecture after the other.
+    def check(self, study: Study) -> None:
+        """Complain of a field that this protocol cannot use."""
+        settings = _settings(study)
+        fields = study.fields()
+        check_names(study, MEASURES, "all need the same seeds")
+        methods = [_method(study, method)["name"] for method in study.methods]
+        for key in ("baseline", "trained_with", "shown"):
+            for name in [settings[key]] if isinstance(settings[key], str) else settings[key]:
+                if name not in methods:
+                    fields.wrong(key, f"{name!r} is no method of this study")
 
-    Parameters
-    ----------
-    study : Study
-    """
-    settings = _settings(study)
-    models = settings.pop("models")
-    # Of the report alone.
-    settings.pop("shown")
-    methods = [_method(study, method) for method in study.methods]
-    for method in methods:
-        # Here and not in `check`: to read a study's file should not load torch.
-        try:
-            mixture(method)
-        except (TypeError, ValueError) as error:
-            raise BadInput(f"{study.path}: methods[{method['name']}]: {error}") from error
-    return [
-        {
-            "study": study.name,
-            "protocol": f"mixing escape {PROTOCOL}",
-            "data_set": data_set,
-            "model": model,
-            "seed": seed,
-            "methods": methods,
-            **settings,
-        }
-        for model in models
-        for data_set in study.data_sets
-        for seed in study.methods[0].seeds
-    ]
+    def plan(self, study: Study) -> list[Specification]:
+        """Specifications, one architecture after the other.
 
-
-def run(specification: dict[str, Any], data_dir: Path | None) -> dict[str, Any]:
-    """Train with some losses, and measure all of them on the way.
-
-    Parameters
-    ----------
-    specification : dict
-        One of `plan`.
-    data_dir : Path, optional
-
-    Returns
-    -------
-    dict
-        "points" has, for each loss that was trained with, the weights that were looked at: after
-        which "epoch", the "terms" of equation 18, the mean of p, and the "noise" of each loss.
-    """
-    from hitrate_lab.training.batched import Optimizer, Setting, Split
-
-    spec = specification
-    begun = time.perf_counter()
-    split = Split.of(read_uci(spec["data_set"].removeprefix(COLLECTION), data_dir=data_dir))
-    last = max(spec["epochs"])
-    setting = Setting(spec["model"], last, spec["batch_size"], Optimizer(**spec["optimizer"]))
-    points = {
-        method["name"]: [
-            {"epoch": epoch, **measured(spec, setting, split, weights)}
-            for epoch, weights in _weights(spec, setting, split, method)
+        Parameters
+        ----------
+        study : Study
+        """
+        settings = _settings(study)
+        models = settings.pop("models")
+        # Of the report alone.
+        settings.pop("shown")
+        methods = [_method(study, method) for method in study.methods]
+        for method in methods:
+            # Here and not in `check`: to read a study's file should not load torch.
+            try:
+                mixture(method)
+            except (TypeError, ValueError) as error:
+                raise BadInput(f"{study.path}: methods[{method['name']}]: {error}") from error
+        return [
+            {
+                "study": study.name,
+                "protocol": self.signature,
+                "data_set": data_set,
+                "model": model,
+                "seed": seed,
+                "methods": methods,
+                **settings,
+            }
+            for model in models
+            for data_set in study.data_sets
+            for seed in study.methods[0].seeds
         ]
-        for method in spec["methods"]
-        if method["name"] in spec["trained_with"]
-    }
-    return {
-        "points": points,
-        "exact": _is_exact(spec, split),
-        "train_rows": len(split.train[1]),
-        "features": split.inputs,
-        "classes": split.classes,
-        "weights": sum((a + 1) * b for a, b in setting.layers(split)),
-        "seconds": round(time.perf_counter() - begun, 3),
-        "processor": processor(),
-    }
 
+    def run(self, specification: Specification, data_dir: Path | None) -> Result:
+        """Train with some losses, and measure all of them on the way.
 
-def cells(
-    specification: dict[str, Any], result: dict[str, Any]
-) -> list[tuple[str, str, str, float]]:
-    """For the report: Tr(H Σ) over the baseline's, each loss scaled to the baseline's mean norm.
+        Parameters
+        ----------
+        specification : dict
+            One of `plan`.
+        data_dir : Path, optional
 
-    At the weights of the last epoch that the baseline was trained for; nothing where its own trace
-    is not positive.
-    """
-    baseline = specification["baseline"]
-    last = max(specification["epochs"])
-    found = []
-    for point in result["points"][baseline]:
-        if point["epoch"] == last:
-            for name in point["noise"]:
-                ratio = scale_free(point["noise"], name, baseline)
-                if ratio is not None:
-                    measure = MEASURES[specification["model"]]
-                    found.append((measure, specification["data_set"], name, ratio))
-    return found
+        Returns
+        -------
+        dict
+            "points" has, for each loss that was trained with, the weights that were looked at:
+            after which "epoch", the "terms" of equation 18, the mean of p, and the "noise" of each
+            loss.
+        """
+        from hitrate_lab.training.batched import Optimizer, Setting, Split
 
+        spec = specification
+        begun = time.perf_counter()
+        split = Split.of(read_uci(spec["data_set"].removeprefix(COLLECTION), data_dir=data_dir))
+        last = max(spec["epochs"])
+        setting = Setting(spec["model"], last, spec["batch_size"], Optimizer(**spec["optimizer"]))
+        points = {
+            method["name"]: [
+                {"epoch": epoch, **measured(spec, setting, split, weights)}
+                for epoch, weights in _weights(spec, setting, split, method)
+            ]
+            for method in spec["methods"]
+            if method["name"] in spec["trained_with"]
+        }
+        return {
+            "points": points,
+            "exact": _is_exact(spec, split),
+            "train_rows": len(split.train[1]),
+            "features": split.inputs,
+            "classes": split.classes,
+            "weights": sum((a + 1) * b for a, b in setting.layers(split)),
+            "seconds": round(time.perf_counter() - begun, 3),
+            "processor": processor(),
+        }
 
-def extra_tables(study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Which of the paper's claims hold where, for the report."""
-    from hitrate_lab.studies.mixing.escape_summary import tables
+    def cells(self, specification: Specification, result: Result) -> list[Cell]:
+        """Tr(H Σ) over the baseline's, each loss scaled to the baseline's mean norm.
 
-    return tables(study, [(run.specification, run.result) for run in runs])
+        At the weights of the last epoch that the baseline was trained for; nothing where its own
+        trace is not positive.
+        """
+        baseline = specification["baseline"]
+        last = max(specification["epochs"])
+        found = []
+        for point in result["points"][baseline]:
+            if point["epoch"] == last:
+                for name in point["noise"]:
+                    ratio = scale_free(point["noise"], name, baseline)
+                    if ratio is not None:
+                        measure = MEASURES[specification["model"]]
+                        found.append((measure, specification["data_set"], name, ratio))
+        return found
 
+    def extra_tables(self, study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
+        """Which of the paper's claims hold where, for the report."""
+        from hitrate_lab.studies.mixing.escape_summary import tables
 
-def score_tables(study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """None: a larger trace is not a better score."""
-    return []
+        return tables(study, [(run.specification, run.result) for run in runs])
+
+    def score_tables(self, study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
+        """None: a larger trace is not a better score."""
+        return []
 
 
 def scale_free(noise: dict[str, dict[str, float]], name: str, baseline: str) -> float | None:

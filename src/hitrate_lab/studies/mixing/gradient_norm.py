@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets import read_uci
 from hitrate_lab.runs.environment import processor
+from hitrate_lab.runs.work import Result, Specification
 from hitrate_lab.studies.mixing.fields import (
     COLLECTION,
     check_names,
@@ -31,8 +32,8 @@ from hitrate_lab.studies.mixing.fields import (
     models_of,
     optimizer_of,
 )
-from hitrate_lab.studies.mixing.table import MEASURES, best_of, chosen
-from hitrate_lab.studies.mixing.table import cells as cells
+from hitrate_lab.studies.mixing.table import MEASURES, accuracy_cells, best_of, chosen
+from hitrate_lab.studies.protocol import Cell, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from hitrate_lab.studies.study_file import Study, StudyMethod
     from hitrate_lab.training.batched import Setting, Split, Variant
 
-# Changes when the same specification would give another result.
-PROTOCOL = 1
 # Area under cross entropy's gradient, equation 20.
 CROSS_ENTROPY = 0.5
 
@@ -54,94 +53,101 @@ def factors(loss: Mixed) -> tuple[float, float]:
     return (alpha / 2 + beta / 6) / CROSS_ENTROPY, (alpha / 2 + beta / 4) / CROSS_ENTROPY
 
 
-def check(study: Study) -> None:
-    """Complain of a field that this protocol cannot use."""
-    settings = _settings(study)
-    fields = study.fields()
-    check_names(study, MEASURES, "all need the same seeds, of which they are trained together")
-    methods = [_method(study, method)["name"] for method in study.methods]
-    for key, listed in (
-        ("baseline", [settings["baseline"]]),
-        ("measured", settings["measured"]),
-        ("pairs", [name for pair in pairs(study) for name in pair]),
-    ):
-        for name in listed:
-            if name not in methods:
-                fields.wrong(key, f"{name!r} is no method of this study")
+class MixingGradientNorm(Protocol):
+    """Mixtures beside cross entropy with their size of gradients."""
 
+    name = "mixing gradient norm"
+    version = 1
 
-def plan(study: Study) -> list[dict[str, Any]]:
-    """Specifications, one architecture after the other.
+    def check(self, study: Study) -> None:
+        """Complain of a field that this protocol cannot use."""
+        settings = _settings(study)
+        fields = study.fields()
+        check_names(study, MEASURES, "all need the same seeds, of which they are trained together")
+        methods = [_method(study, method)["name"] for method in study.methods]
+        for key, listed in (
+            ("baseline", [settings["baseline"]]),
+            ("measured", settings["measured"]),
+            ("pairs", [name for pair in pairs(study) for name in pair]),
+        ):
+            for name in listed:
+                if name not in methods:
+                    fields.wrong(key, f"{name!r} is no method of this study")
 
-    Parameters
-    ----------
-    study : Study
-    """
-    settings = _settings(study)
-    models = settings.pop("models")
-    methods = [_method(study, method) for method in study.methods]
-    for method in methods:
-        # Here and not in `check`: to read a study's file should not load torch.
-        try:
-            mixtures(variant(method), 1)
-        except (TypeError, ValueError) as error:
-            raise BadInput(f"{study.path}: methods[{method['name']}]: {error}") from error
-    return [
-        {
-            "study": study.name,
-            "protocol": f"mixing gradient norm {PROTOCOL}",
-            "data_set": data_set,
-            "model": model,
-            "seeds": list(study.methods[0].seeds),
-            "methods": methods,
-            **settings,
+    def plan(self, study: Study) -> list[Specification]:
+        """Specifications, one architecture after the other.
+
+        Parameters
+        ----------
+        study : Study
+        """
+        settings = _settings(study)
+        models = settings.pop("models")
+        methods = [_method(study, method) for method in study.methods]
+        for method in methods:
+            # Here and not in `check`: to read a study's file should not load torch.
+            try:
+                mixtures(variant(method), 1)
+            except (TypeError, ValueError) as error:
+                raise BadInput(f"{study.path}: methods[{method['name']}]: {error}") from error
+        return [
+            {
+                "study": study.name,
+                "protocol": self.signature,
+                "data_set": data_set,
+                "model": model,
+                "seeds": list(study.methods[0].seeds),
+                "methods": methods,
+                **settings,
+            }
+            for model in models
+            for data_set in study.data_sets
+        ]
+
+    def run(self, specification: Specification, data_dir: Path | None) -> Result:
+        """Train all models of a data set, and measure gradients on the way of some of them.
+
+        Parameters
+        ----------
+        specification : dict
+            One of `plan`.
+        data_dir : Path, optional
+        """
+        from hitrate_lab.training.batched import Optimizer, Setting, Split, train_many
+
+        spec = specification
+        begun = time.perf_counter()
+        split = Split.of(read_uci(spec["data_set"].removeprefix(COLLECTION), data_dir=data_dir))
+        setting = Setting(
+            spec["model"], spec["epochs"], spec["batch_size"], Optimizer(**spec["optimizer"])
+        )
+        variants = {method["name"]: variant(method) for method in spec["methods"]}
+        trained = train_many(
+            split, setting, list(variants.values()), spec["learning_rates"], spec["seeds"]
+        )
+        held = len(split.validation[1]), len(split.test[1])
+        return {
+            "chosen": {name: chosen(history, spec, held) for name, history in trained.items()},
+            "best": {name: best_of(history) for name, history in trained.items()},
+            "norms": norms(spec, setting, split, [variants[name] for name in spec["measured"]]),
+            "train_rows": len(split.train[1]),
+            "validation_rows": held[0],
+            "test_rows": held[1],
+            "features": split.inputs,
+            "classes": split.classes,
+            "seconds": round(time.perf_counter() - begun, 3),
+            "processor": processor(),
         }
-        for model in models
-        for data_set in study.data_sets
-    ]
 
+    def cells(self, specification: Specification, result: Result) -> list[Cell]:
+        """Test accuracy in percent, for the report: one number for each method and seed."""
+        return accuracy_cells(specification, result)
 
-def run(specification: dict[str, Any], data_dir: Path | None) -> dict[str, Any]:
-    """Train all models of a data set, and measure gradients on the way of some of them.
+    def extra_tables(self, study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
+        """Gradients beside the equations, and mixtures beside their controls, for the report."""
+        from hitrate_lab.studies.mixing.gradient_norm_summary import tables
 
-    Parameters
-    ----------
-    specification : dict
-        One of `plan`.
-    data_dir : Path, optional
-    """
-    from hitrate_lab.training.batched import Optimizer, Setting, Split, train_many
-
-    spec = specification
-    begun = time.perf_counter()
-    split = Split.of(read_uci(spec["data_set"].removeprefix(COLLECTION), data_dir=data_dir))
-    setting = Setting(
-        spec["model"], spec["epochs"], spec["batch_size"], Optimizer(**spec["optimizer"])
-    )
-    variants = {method["name"]: variant(method) for method in spec["methods"]}
-    trained = train_many(
-        split, setting, list(variants.values()), spec["learning_rates"], spec["seeds"]
-    )
-    held = len(split.validation[1]), len(split.test[1])
-    return {
-        "chosen": {name: chosen(history, spec, held) for name, history in trained.items()},
-        "best": {name: best_of(history) for name, history in trained.items()},
-        "norms": norms(spec, setting, split, [variants[name] for name in spec["measured"]]),
-        "train_rows": len(split.train[1]),
-        "validation_rows": held[0],
-        "test_rows": held[1],
-        "features": split.inputs,
-        "classes": split.classes,
-        "seconds": round(time.perf_counter() - begun, 3),
-        "processor": processor(),
-    }
-
-
-def extra_tables(study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Gradients beside the equations, and mixtures beside their controls, for the report."""
-    from hitrate_lab.studies.mixing.gradient_norm_summary import tables
-
-    return tables(study, [(run.specification, run.result) for run in runs])
+        return tables(study, [(run.specification, run.result) for run in runs])
 
 
 def variant(method: dict[str, Any]) -> Variant:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets import read_uci
 from hitrate_lab.runs.environment import processor
+from hitrate_lab.runs.work import Result, Specification
 from hitrate_lab.studies.mixing.fields import (
     COLLECTION,
     check_names,
@@ -21,140 +22,145 @@ from hitrate_lab.studies.mixing.fields import (
     models_of,
     optimizer_of,
 )
+from hitrate_lab.studies.protocol import Cell, Protocol
 
 if TYPE_CHECKING:
     from hitrate_lab.runs.store import Run
     from hitrate_lab.studies.study_file import Study, StudyMethod
     from hitrate_lab.training.batched import History
 
-# Changes when the same specification would give another result.
-PROTOCOL = 1
 # A measure of the report for each architecture.
 MEASURES = {"linear": "linear_accuracy", "one hidden layer": "hidden_accuracy"}
 # Columns of Table 4.
 STATISTICS = ("wins", "gain", "rank")
 
 
-def check(study: Study) -> None:
-    """Complain of a field that this protocol cannot use."""
-    _settings(study)
-    fields = study.fields()
-    check_names(study, MEASURES, "all need the same seeds, of which they are trained together")
-    for method in study.methods:
-        _variant(study, method)
-        printed(study, method)
-    baseline = study.settings["baseline"]
-    if not any(method.name == baseline and printed(study, method) for method in study.methods):
-        fields.wrong("baseline", f"{baseline!r} is no method with numbers of the paper's, table_4")
+class MixingTable(Protocol):
+    """All losses, learning rates and seeds on the 121 tables."""
 
+    name = "mixing table"
+    version = 1
 
-def plan(study: Study) -> list[dict[str, Any]]:
-    """Specifications, one architecture after the other.
+    def check(self, study: Study) -> None:
+        """Complain of a field that this protocol cannot use."""
+        _settings(study)
+        fields = study.fields()
+        check_names(study, MEASURES, "all need the same seeds, of which they are trained together")
+        for method in study.methods:
+            _variant(study, method)
+            printed(study, method)
+        baseline = study.settings["baseline"]
+        if not any(method.name == baseline and printed(study, method) for method in study.methods):
+            fields.wrong(
+                "baseline", f"{baseline!r} is no method with numbers of the paper's, table_4"
+            )
 
-    Parameters
-    ----------
-    study : Study
-    """
-    from hitrate_lab.training.batched import Variant
+    def plan(self, study: Study) -> list[Specification]:
+        """Specifications, one architecture after the other.
 
-    settings = _settings(study)
-    splits, models = settings.pop("splits"), settings.pop("models")
-    methods = [_variant(study, method) for method in study.methods]
-    for method in methods:
-        # Here and not in `check`: to read a study's file should not load torch.
-        try:
-            Variant(**method).plan(epochs=1)
-        except (TypeError, ValueError) as error:
-            raise BadInput(f"{study.path}: methods[{method['name']}]: {error}") from error
-    return [
-        {
-            "study": study.name,
-            "protocol": f"mixing table {PROTOCOL}",
-            "data_set": data_set,
-            "model": model,
-            "split": split,
-            "seeds": list(study.methods[0].seeds),
-            "methods": methods,
-            **settings,
+        Parameters
+        ----------
+        study : Study
+        """
+        from hitrate_lab.training.batched import Variant
+
+        settings = _settings(study)
+        splits, models = settings.pop("splits"), settings.pop("models")
+        methods = [_variant(study, method) for method in study.methods]
+        for method in methods:
+            # Here and not in `check`: to read a study's file should not load torch.
+            try:
+                Variant(**method).plan(epochs=1)
+            except (TypeError, ValueError) as error:
+                raise BadInput(f"{study.path}: methods[{method['name']}]: {error}") from error
+        return [
+            {
+                "study": study.name,
+                "protocol": self.signature,
+                "data_set": data_set,
+                "model": model,
+                "split": split,
+                "seeds": list(study.methods[0].seeds),
+                "methods": methods,
+                **settings,
+            }
+            for split in splits
+            for model in models
+            for data_set in study.data_sets
+        ]
+
+    def run(self, specification: Specification, data_dir: Path | None) -> Result:
+        """Train all models of a data set: for each method and seed what validation rows choose.
+
+        Parameters
+        ----------
+        specification : dict
+            One of `plan`.
+        data_dir : Path, optional
+        """
+        from hitrate_lab.training.batched import Optimizer, Setting, Split, Variant, train_many
+
+        spec = specification
+        data = read_uci(
+            spec["data_set"].removeprefix(COLLECTION),
+            split=spec["split"],
+            standardise=spec["standardise"],
+            data_dir=data_dir,
+        )
+        rows = Split.of(data)
+        setting = Setting(
+            spec["model"], spec["epochs"], spec["batch_size"], Optimizer(**spec["optimizer"])
+        )
+        variants = [Variant(**each) for each in spec["methods"]]
+        begun = time.perf_counter()
+        trained = train_many(
+            rows, setting, variants, spec["learning_rates"], spec["seeds"], device=spec["device"]
+        )
+        seconds = time.perf_counter() - begun
+        held = len(rows.validation[1]), len(rows.test[1])
+        copies = len(variants) * len(spec["learning_rates"]) * len(spec["seeds"])
+        steps = spec["epochs"] * -(-len(rows.train[1]) // spec["batch_size"])
+        return {
+            "chosen": {name: chosen(history, spec, held) for name, history in trained.items()},
+            "best": {name: best_of(history) for name, history in trained.items()},
+            "not_finite": sum(_not_finite(history) for history in trained.values()),
+            "train_rows": len(rows.train[1]),
+            "validation_rows": held[0],
+            "test_rows": held[1],
+            "features": rows.inputs,
+            "classes": rows.classes,
+            "notes": list(data.notes),
+            "copies": copies,
+            "steps": steps,
+            "seconds": round(seconds, 3),
+            "processor": processor(),
         }
-        for split in splits
-        for model in models
-        for data_set in study.data_sets
-    ]
+
+    def cells(self, specification: Specification, result: Result) -> list[Cell]:
+        """Test accuracy in percent, for the report: one number for each method and seed."""
+        return accuracy_cells(specification, result)
+
+    def extra_tables(self, study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
+        """Table 4 itself, for the report."""
+        from hitrate_lab.studies.mixing.summary import tables
+
+        return tables(study, [(run.specification, run.result) for run in runs])
+
+    def score_tables(self, study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
+        """Test accuracies by data set and method, for the report's rankings."""
+        from hitrate_lab.studies.mixing import summary as mixing_summary
+
+        return mixing_summary.score_tables(study, [(run.specification, run.result) for run in runs])
 
 
-def run(specification: dict[str, Any], data_dir: Path | None) -> dict[str, Any]:
-    """Train all models of a data set: for each method and seed what validation rows choose.
-
-    Parameters
-    ----------
-    specification : dict
-        One of `plan`.
-    data_dir : Path, optional
-    """
-    from hitrate_lab.training.batched import Optimizer, Setting, Split, Variant, train_many
-
-    spec = specification
-    data = read_uci(
-        spec["data_set"].removeprefix(COLLECTION),
-        split=spec["split"],
-        standardise=spec["standardise"],
-        data_dir=data_dir,
-    )
-    rows = Split.of(data)
-    setting = Setting(
-        spec["model"], spec["epochs"], spec["batch_size"], Optimizer(**spec["optimizer"])
-    )
-    variants = [Variant(**each) for each in spec["methods"]]
-    begun = time.perf_counter()
-    trained = train_many(
-        rows, setting, variants, spec["learning_rates"], spec["seeds"], device=spec["device"]
-    )
-    seconds = time.perf_counter() - begun
-    held = len(rows.validation[1]), len(rows.test[1])
-    copies = len(variants) * len(spec["learning_rates"]) * len(spec["seeds"])
-    steps = spec["epochs"] * -(-len(rows.train[1]) // spec["batch_size"])
-    return {
-        "chosen": {name: chosen(history, spec, held) for name, history in trained.items()},
-        "best": {name: best_of(history) for name, history in trained.items()},
-        "not_finite": sum(_not_finite(history) for history in trained.values()),
-        "train_rows": len(rows.train[1]),
-        "validation_rows": held[0],
-        "test_rows": held[1],
-        "features": rows.inputs,
-        "classes": rows.classes,
-        "notes": list(data.notes),
-        "copies": copies,
-        "steps": steps,
-        "seconds": round(seconds, 3),
-        "processor": processor(),
-    }
-
-
-def cells(
-    specification: dict[str, Any], result: dict[str, Any]
-) -> list[tuple[str, str, str, float]]:
-    """Test accuracy in percent, for the report: one number for each method and seed."""
+def accuracy_cells(specification: Specification, result: Result) -> list[Cell]:
+    """Test accuracy in percent: one number for each method and seed."""
     measure = MEASURES[specification["model"]]
     return [
         (measure, specification["data_set"], name, 100 * each["test_accuracy"])
         for name, seeds in result["chosen"].items()
         for each in seeds
     ]
-
-
-def extra_tables(study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Table 4 itself, for the report."""
-    from hitrate_lab.studies.mixing.summary import tables
-
-    return tables(study, [(run.specification, run.result) for run in runs])
-
-
-def score_tables(study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Test accuracies by data set and method, for the report's rankings."""
-    from hitrate_lab.studies.mixing import summary as mixing_summary
-
-    return mixing_summary.score_tables(study, [(run.specification, run.result) for run in runs])
 
 
 def best_of(history: History) -> list[list[dict[str, int]]]:

@@ -23,6 +23,7 @@ from hitrate_lab.studies.exact.cost_tables import figure, tables
 from hitrate_lab.studies.exact.timing import memory_of, take_turns
 from hitrate_lab.studies.report import load, stored_runs
 
+PROTOCOL = exact_cost.ExactCost()
 FOLDER = Path(__file__).resolve().parents[4] / "studies"
 FILE, GPU = FOLDER / "exact_figure_7.toml", FOLDER / "exact_figure_7_gpu.toml"
 
@@ -79,7 +80,10 @@ def test_the_gpu_has_a_study_of_its_own_with_the_kernels_last():
 def test_a_machine_without_a_gpu_is_told_in_one_line():
     study = read_study(GPU)
     complaint = "device = 'cuda': this machine has no GPU that torch can use"
-    for call in (exact_cost.check_machine, lambda study: exact_cost.run(plan_of(study)[0], None)):
+    for call in (
+        PROTOCOL.check_machine,
+        lambda study: PROTOCOL.run(plan_of(study)[0], None),
+    ):
         with pytest.raises(BadInput) as caught:
             call(study)
         assert str(caught.value) == complaint
@@ -186,7 +190,7 @@ def test_calls_take_turns_and_their_ratio_is_that_of_their_work(monkeypatch):
 
 def test_cross_entropy_against_itself_is_one_and_takes_three_times_the_logits(study, monkeypatch):
     with Work(monkeypatch):
-        result = exact_cost.run(planned(study, "cross entropy", 64, rounds=[9, 9]), None)
+        result = PROTOCOL.run(planned(study, "cross entropy", 64, rounds=[9, 9]), None)
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert result["time_ratio"] == pytest.approx(1)
     assert result["time_ratio_quartiles"] == pytest.approx([1, 1])
@@ -199,7 +203,7 @@ def test_cross_entropy_against_itself_is_one_and_takes_three_times_the_logits(st
 def test_the_papers_algorithm_takes_more_of_everything_than_the_integral(study, monkeypatch):
     with Work(monkeypatch):
         found = {
-            name: exact_cost.run(planned(study, name, 64, rows=4), None)
+            name: PROTOCOL.run(planned(study, name, 64, rows=4), None)
             for name in ("Genz (paper)", "quadrature", "gridded")
         }
     genz = found.pop("Genz (paper)")
@@ -212,7 +216,7 @@ def test_the_papers_algorithm_takes_more_of_everything_than_the_integral(study, 
 
 def test_time_is_what_the_process_has_had_a_core(study):
     before = time.process_time()
-    result = exact_cost.run(planned(study, "quadrature", 8, rows=4), None)
+    result = PROTOCOL.run(planned(study, "quadrature", 8, rows=4), None)
     used = time.process_time() - before
     # The median call of four rows is a part of it.
     assert 0 < 4 * result["ms"] / 1e3 < used
@@ -221,13 +225,13 @@ def test_time_is_what_the_process_has_had_a_core(study):
 @pytest.mark.slow
 def test_what_does_not_fit_is_a_result_that_says_how_much_it_needs(study):
     spec = planned(study, "quadrature", 64, rows=8)
-    needed = 8 * exact_cost.run(spec, None)["bytes"]
-    result = exact_cost.run({**spec, "memory_gb": 0.5 * needed / 1e9}, None)
+    needed = 8 * PROTOCOL.run(spec, None)["bytes"]
+    result = PROTOCOL.run({**spec, "memory_gb": 0.5 * needed / 1e9}, None)
     assert result["out_of_memory"]
     assert result["needs_bytes"] == pytest.approx(needed, rel=0.02)
-    assert exact_cost.cells(spec, result) == []
+    assert PROTOCOL.cells(spec, result) == []
     # A little more than it needs is enough.
-    result = exact_cost.run({**spec, "memory_gb": 1.05 * needed / 1e9}, None)
+    result = PROTOCOL.run({**spec, "memory_gb": 1.05 * needed / 1e9}, None)
     assert "out_of_memory" not in result
 
 
@@ -372,7 +376,7 @@ def test_it_runs_where_only_torch_and_scikit_learn_are(study, tmp_path):
 def test_the_picture_is_that_of_the_committed_runs(study, tmp_path):
     store, images = tmp_path / "runs.sqlite", FOLDER.parent / "docs" / "images"
     assert load(FOLDER / "results" / "exact_figure_7.jsonl.gz", store) == len(plan_of(study))
-    for name, drawn in exact_cost.pictures(study, stored_runs(study, store)).items():
+    for name, drawn in PROTOCOL.pictures(study, stored_runs(study, store)).items():
         assert (images / f"{name}.svg").read_text(encoding="utf-8") == drawn
 
 

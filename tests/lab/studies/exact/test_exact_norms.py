@@ -17,6 +17,7 @@ from hitrate_lab.studies.exact import norms as exact_norms
 from hitrate_lab.studies.exact import tables as exact_tables
 from hitrate_lab.studies.report import load, stored_runs
 
+PROTOCOL = exact_tables.ExactTables()
 ROOT = Path(__file__).resolve().parents[4]
 LOSSES = ("cross entropy", "hinge", "EXACT")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -50,7 +51,7 @@ def medians():
 
 def test_the_table_has_medians_of_the_first_the_twentieth_and_the_last_part(found, medians):
     study, runs = found
-    (table,) = exact_tables.extra_tables(study, runs)
+    (table,) = PROTOCOL.extra_tables(study, runs)
     rows = iter(table["rows"])
     for data_set in study.data_sets:
         for loss in LOSSES:
@@ -66,7 +67,7 @@ def test_the_table_has_medians_of_the_first_the_twentieth_and_the_last_part(foun
 
 def test_the_text_counts_what_grows_and_what_vanishes(found, medians):
     study, runs = found
-    (table,) = exact_tables.extra_tables(study, runs)
+    (table,) = PROTOCOL.extra_tables(study, runs)
 
     def names(loss, holds):
         every = (name for name in study.data_sets if holds(medians[name, loss]))
@@ -103,7 +104,7 @@ def lines_of(panel):
 
 def test_the_picture_has_a_panel_for_each_data_set_with_the_medians_as_lines(found, medians):
     study, runs = found
-    (drawn,) = exact_tables.pictures(study, runs).values()
+    (drawn,) = PROTOCOL.pictures(study, runs).values()
     root = ElementTree.fromstring(drawn)
     legend = [each.text for each in root.findall(f"{SVG}text")]
     assert set(LOSSES) <= set(legend)
@@ -130,7 +131,7 @@ def test_the_picture_has_a_panel_for_each_data_set_with_the_medians_as_lines(fou
 
 
 def test_the_docs_show_the_picture_of_the_committed_runs(found):
-    for name, drawn in exact_tables.pictures(*found).items():
+    for name, drawn in PROTOCOL.pictures(*found).items():
         path = ROOT / "docs" / "images" / f"{name}.svg"
         assert path.read_text(encoding="utf-8") == drawn
 
@@ -138,8 +139,8 @@ def test_the_docs_show_the_picture_of_the_committed_runs(found):
 def test_a_study_that_keeps_no_norms_has_neither_table_nor_picture(found, tmp_path):
     study, runs = study_and_runs("exact_table_5", tmp_path)
     assert len(runs) == 100
-    assert exact_tables.extra_tables(study, runs) == [] == exact_tables.extra_tables(found[0], [])
-    assert exact_tables.pictures(study, runs) == {} == exact_tables.pictures(found[0], [])
+    assert PROTOCOL.extra_tables(study, runs) == [] == PROTOCOL.extra_tables(found[0], [])
+    assert PROTOCOL.pictures(study, runs) == {} == PROTOCOL.pictures(found[0], [])
 
 
 def test_an_unfinished_study_shows_what_there_is(found):

@@ -16,6 +16,7 @@ from hitrate_lab.studies import document, find_study, plan_of, read_study, run_s
 from hitrate_lab.studies.exact import search as exact_search
 from hitrate_lab.studies.exact import tables as exact_tables
 
+PROTOCOL = exact_search.ExactSearch()
 pytest.importorskip("optuna")
 
 METHODS = ("scikit-learn", "EXACT")
@@ -241,7 +242,7 @@ learning_rate = [1e38, 0.1]
         assert chosen == {sound_rate[method]}
         # The others are as good as they are without it.
         sound = [pair for pair in stages["trial"] if "diverged" not in pair[1]]
-        alone = exact_search.run_batch([spec for spec, _ in sound], published, {}, "cpu")
+        alone = PROTOCOL.run_batch([spec for spec, _ in sound], published, {}, "cpu")
         assert [each["validation_accuracy"] for each in alone] == [
             result["validation_accuracy"] for _, result in sound
         ]

@@ -13,6 +13,7 @@ from hitrate_lab.studies.exact import tables as exact_tables
 from hitrate_lab.training.batched.linear import train_linears
 from hitrate_lab.training.batched.linear_one import predicted, train_linear
 
+PROTOCOL = exact_tables.ExactTables()
 STUDIES = ("exact_table_1_2", "exact_table_4", "exact_table_5", "exact_table_6")
 SGD = {
     "model": "sgd",
@@ -41,7 +42,7 @@ def standardised(load):
 
 def ran(spec, data_dir):
     """What a batch of one gives."""
-    (result,) = exact_tables.run_batch([spec], data_dir, {}, "cpu")
+    (result,) = PROTOCOL.run_batch([spec], data_dir, {}, "cpu")
     return result
 
 
@@ -274,7 +275,7 @@ def test_logistic_regression_finds_what_the_paper_prints(name, study, published)
     spec = planned(study, name, "scikit-learn")
     result = ran(spec, published)
     (column,) = [method.paper for method in study.methods if method.name == "scikit-learn"]
-    for measure, data_set, method, value in exact_tables.cells(spec, result):
+    for measure, data_set, method, value in PROTOCOL.cells(spec, result):
         assert (data_set, method) == (f"exact/{name}", "scikit-learn")
         assert f"{value:.2f}" == f"{column[measure][data_set][0]:.2f}"
 

@@ -18,6 +18,7 @@ from hitrate_lab.studies.report import load, stored_runs
 from hitrate_lab.training.batched import Optimizer, Setting, Split, Variant, train_one
 from hitrate_lab.training.curvature import Terms, exact_noise, flat, network_logits
 
+PROTOCOL = mixing_escape.MixingEscape()
 ROOT = Path(__file__).resolve().parents[4]
 FILE = ROOT / "studies" / "mixing_escape.toml"
 RESULTS = ROOT / "studies" / "results" / "mixing_escape.jsonl.gz"
@@ -36,7 +37,7 @@ def store(tmp_path_factory):
 
 
 def spec_of(study, data_set, model, **changes):
-    for spec in mixing_escape.plan(study):
+    for spec in PROTOCOL.plan(study):
         if (spec["data_set"], spec["model"], spec["seed"]) == (f"uci121/{data_set}", model, 0):
             return {**spec, **changes}
     raise AssertionError(data_set)
@@ -53,7 +54,7 @@ def test_data_sets_are_every_eleventh_by_their_training_rows(study, published):
 
 
 def test_the_plan_has_a_run_for_each_set_architecture_and_seed(study):
-    plan = mixing_escape.plan(study)
+    plan = PROTOCOL.plan(study)
     assert len({json.dumps(spec, sort_keys=True) for spec in plan}) == len(plan) == 40
     assert json.loads(json.dumps(plan[0])) == plan[0]
     mixtures = [mixing_escape.mixture(method) for method in plan[0]["methods"]]
@@ -70,7 +71,7 @@ def test_the_plan_has_a_run_for_each_set_architecture_and_seed(study):
 def test_a_run_measures_at_the_weights_of_a_plain_loop(study, published, model):
     changes = {"epochs": [0, 2], "minimum_steps": 0, "trained_with": ["CE", "EL"]}
     spec = spec_of(study, "wine", model, **changes)
-    result = mixing_escape.run(spec, published)
+    result = PROTOCOL.run(spec, published)
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert result["exact"]
     assert list(result["points"]) == ["CE", "EL"]
@@ -89,7 +90,7 @@ def test_a_run_measures_at_the_weights_of_a_plain_loop(study, published, model):
             assert after["noise"][loss]["norm"] == pytest.approx(each.norm, rel=1e-5)
         assert after["terms"]["hf"] == pytest.approx(terms.hf, rel=1e-5)
     assert result["points"]["CE"][0] == result["points"]["EL"][0]
-    cells = mixing_escape.cells(spec, result)
+    cells = PROTOCOL.cells(spec, result)
     assert {cell[0] for cell in cells} == {mixing_escape.MEASURES[model]}
     assert cells[0][1:] == ("uci121/wine", "CE", 1.0)
     tripled = {
@@ -104,8 +105,8 @@ def test_a_run_measures_at_the_weights_of_a_plain_loop(study, published, model):
 def test_many_rows_are_estimated_within_the_errors_that_are_told(study, published):
     changes = {"epochs": [1], "minimum_steps": 0, "trained_with": ["CE"], "draws": 200}
     spec = spec_of(study, "wine", "one hidden layer", **changes)
-    (exact,) = mixing_escape.run(spec, published)["points"]["CE"]
-    about = mixing_escape.run({**spec, "exact_up_to": 0}, published)
+    (exact,) = PROTOCOL.run(spec, published)["points"]["CE"]
+    about = PROTOCOL.run({**spec, "exact_up_to": 0}, published)
     assert not about["exact"]
     for name, each in about["points"]["CE"][0]["noise"].items():
         assert 0 < each["error"] < abs(each["trace"])
@@ -146,7 +147,7 @@ def test_the_minimum_is_the_one_that_scipy_finds(study, published):
     ],
 )
 def test_a_file_that_cannot_be_run_is_refused_in_one_line(tmp_path, old, new, complaint):
-    assert re.search(complaint, complaint_of(FILE, tmp_path, old, new, mixing_escape.plan))
+    assert re.search(complaint, complaint_of(FILE, tmp_path, old, new, PROTOCOL.plan))
 
 
 def test_the_committed_runs_show_what_the_page_says(study, store):

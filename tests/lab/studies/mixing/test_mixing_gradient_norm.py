@@ -22,6 +22,7 @@ from hitrate_lab.training.batched import Optimizer, Setting, Split, train_one
 from hitrate_lab.training.batched.one_by_one import build, epochs_of_one, weights_of
 from hitrate_lab.training.batched.setting import Orders
 
+PROTOCOL = control.MixingGradientNorm()
 ROOT = Path(__file__).resolve().parents[4]
 FILE = ROOT / "studies" / "mixing_gradient_norm.toml"
 RESULTS = ROOT / "studies" / "results" / "mixing_gradient_norm.jsonl.gz"
@@ -75,7 +76,7 @@ def test_on_rows_that_there_can_be_all_logits_have_one_factor(focus):
 
 
 def test_factors_of_the_file_are_those_of_the_equations(study):
-    written = {method["name"]: method["factor"] for method in control.plan(study)[0]["methods"]}
+    written = {method["name"]: method["factor"] for method in PROTOCOL.plan(study)[0]["methods"]}
     by_21, by_22 = zip(*(control.factors(Focused(f).mixture) for f in FOCUSES), strict=True)
     assert written["CE x (21)"] == pytest.approx(list(by_21), abs=1e-6)
     assert written["CE x (22)"] == pytest.approx(list(by_22), abs=1e-6)
@@ -96,7 +97,7 @@ def test_data_sets_are_all_of_middle_size(study, published):
 def test_factors_in_phases_are_those_of_a_plain_loop(study, published):
     split = Split.of(read_uci("iris", data_dir=published))
     setting = Setting("one hidden layer", 6, 8, Optimizer("sgd", 0.9, 1e-4))
-    methods = {method["name"]: method for method in control.plan(study)[0]["methods"]}
+    methods = {method["name"]: method for method in PROTOCOL.plan(study)[0]["methods"]}
     one = train_one(split, setting, control.variant(methods["CE x (21)"]), 0.01, seed=3)
     model = build(setting, split, seed=3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
@@ -113,9 +114,9 @@ def test_factors_in_phases_are_those_of_a_plain_loop(study, published):
 
 @pytest.mark.parametrize("model", ["linear", "one hidden layer"])
 def test_a_run_measures_gradients_as_a_plain_loop_does(study, published, model):
-    spec = next(spec for spec in control.plan(study) if spec["model"] == model)
+    spec = next(spec for spec in PROTOCOL.plan(study) if spec["model"] == model)
     spec = {**spec, "data_set": "uci121/iris", "epochs": 6, "measured_at": [1, 5, 6]}
-    result = control.run(spec, published)
+    result = PROTOCOL.run(spec, published)
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     split = Split.of(read_uci("iris", data_dir=published))
     setting = Setting(model, 6, 8, Optimizer("sgd", 0.9, 1e-4))
@@ -143,7 +144,7 @@ def test_a_run_measures_gradients_as_a_plain_loop_does(study, published, model):
                     at_weights.append(float(torch.cat(parts).norm()))
                 assert told[epoch][f"{ce}logit"] == pytest.approx(np.mean(at_logit), rel=1e-3)
                 assert told[epoch][f"{ce}weights"] == pytest.approx(np.mean(at_weights), rel=1e-3)
-    cells = control.cells(spec, result)
+    cells = PROTOCOL.cells(spec, result)
     assert len(cells) == 2 * len(study.methods)
     (gradients, differences) = tables(study, [(spec, result)])
     rows = {(row[0], row[1]): row for row in gradients["rows"]}
@@ -175,7 +176,7 @@ def test_a_run_measures_gradients_as_a_plain_loop_does(study, published, model):
     ],
 )
 def test_a_file_that_cannot_be_run_is_refused_in_one_line(tmp_path, old, new, complaint):
-    assert re.search(complaint, complaint_of(FILE, tmp_path, old, new, control.plan))
+    assert re.search(complaint, complaint_of(FILE, tmp_path, old, new, PROTOCOL.plan))
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from hitrate_lab.studies.mixing.summary import summary, tables
 from hitrate_lab.studies.report import load
 from hitrate_lab.training.batched import History, Optimizer, Setting, Split, Variant, train_one
 
+PROTOCOL = mixing_table.MixingTable()
 FOLDER = Path(__file__).resolve().parents[4] / "studies"
 # The paper's losses, and these with more.
 SIX, FILE = FOLDER / "mixing_table_4.toml", FOLDER / "mixing_table_4_more.toml"
@@ -36,7 +37,7 @@ def test_the_study_has_all_published_sets_but_miniboone(study, tmp_path):
 
 
 def test_the_plan_has_a_run_for_each_set_and_architecture(study):
-    plan = mixing_table.plan(study)
+    plan = PROTOCOL.plan(study)
     assert len({json.dumps(spec, sort_keys=True) for spec in plan}) == len(plan) == 240
     assert {(spec["data_set"], spec["model"]) for spec in plan} == {
         (name, model) for name in study.data_sets for model in ("linear", "one hidden layer")
@@ -64,11 +65,11 @@ def test_the_paper_ranks_methods_that_tie_at_the_best_of_their_places(study):
 def test_a_run_tells_what_plain_loops_find_and_validation_rows_choose(study, published, model):
     spec = next(
         spec
-        for spec in mixing_table.plan(study)
+        for spec in PROTOCOL.plan(study)
         if (spec["data_set"], spec["model"]) == ("uci121/iris", model)
     )
     spec = {**spec, "epochs": 6}
-    result = mixing_table.run(spec, published)
+    result = PROTOCOL.run(spec, published)
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     rows = result["train_rows"], result["validation_rows"], result["test_rows"]
     assert sum(rows) == 150
@@ -95,7 +96,7 @@ def test_a_run_tells_what_plain_loops_find_and_validation_rows_choose(study, pub
                 "validation_accuracy": best[0] / rows[1],
                 "test_accuracy": best[3] / rows[2],
             }
-    cells = mixing_table.cells(spec, result)
+    cells = PROTOCOL.cells(spec, result)
     assert len(cells) == 2 * len(study.methods)
     assert {cell[0] for cell in cells} <= set(study.measures)
     name, accuracy = cells[0][2], result["chosen"][cells[0][2]][0]["test_accuracy"]
@@ -202,13 +203,13 @@ def test_wins_gains_and_ranks_are_those_of_a_table_made_by_hand(study):
     ],
 )
 def test_a_file_that_cannot_be_run_is_refused_in_one_line(tmp_path, old, new, complaint):
-    assert re.search(complaint, complaint_of(FILE, tmp_path, old, new, mixing_table.plan))
+    assert re.search(complaint, complaint_of(FILE, tmp_path, old, new, PROTOCOL.plan))
 
 
 def test_methods_cannot_have_seeds_of_their_own(study):
     first = replace(study.methods[0], seeds=(5,))
     with pytest.raises(BadInput, match="all need the same seeds"):
-        mixing_table.check(replace(study, methods=(first, *study.methods[1:])))
+        PROTOCOL.check(replace(study, methods=(first, *study.methods[1:])))
 
 
 def test_the_study_of_the_paper_is_that_with_more_without_the_rest(study):
