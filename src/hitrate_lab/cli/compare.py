@@ -6,7 +6,6 @@ import json
 import math
 import shlex
 import sys
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -167,14 +166,10 @@ def _other_report(folder: Path, tables: list[Table]) -> str | None:
 def _kept(folder: Path, documents: list[dict[str, Any]]) -> Path:
     """Write the document and its page."""
     from hitrate_lab.report import write_report
+    from hitrate_lab.runs.whole_file import write_whole
 
     document = documents[0] if len(documents) == 1 else _together(documents)
-    new = folder / f".comparison.json.{uuid.uuid4().hex[:12]}"
-    try:
-        new.write_text(_text(document) + "\n", encoding="utf-8")
-        new.replace(folder / "comparison.json")
-    finally:
-        new.unlink(missing_ok=True)
+    write_whole(folder / "comparison.json", f"{_text(document)}\n".encode())
     return write_report(document, folder / "report.html")
 
 

@@ -162,8 +162,9 @@ def report(
     import tempfile
 
     from hitrate_lab.report import write_pictures, write_report
+    from hitrate_lab.runs.whole_file import write_whole
     from hitrate_lab.studies import document, find_study, markdown
-    from hitrate_lab.studies.report import export, load, write
+    from hitrate_lab.studies.report import export, load
 
     study = find_study(name)
     path = _store(study.name, store)
@@ -183,7 +184,7 @@ def report(
     ]
     written = []
     if out is not None:
-        write(out, markdown(found).encode())
+        write_whole(out, markdown(found).encode())
         written.append(f"Report: {out}")
     if html is not None:
         written.append(f"Report: {write_report(found, html)}")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
-import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.models.folder import load_model
 from hitrate_lab.models.saved import About, SavedModel
+from hitrate_lab.runs.whole_file import whole_file
 from hitrate_lab.tables import Columns, Table
 from hitrate_lab.tables.labels import UNKNOWN
 from hitrate_lab.tables.reading import read_rows, source_file
@@ -210,18 +209,12 @@ def _may_be_written(out: Path, source: Path | None, overwrite: bool) -> None:
 @contextmanager
 def _complete(out: Path, names: list[str]) -> Iterator[Callable[[Array, Array], None]]:
     """A way to write rows of labels (n,) and probabilities (n, C); the file is there at the end."""
-    new = out.with_name(f".{out.name}.new-{uuid.uuid4().hex[:12]}")
     opened = _delimited if out.suffix.lower() in DELIMITERS else _parquet
-    try:
-        with opened(new, names, DELIMITERS.get(out.suffix.lower(), "")) as write:
-            yield write
-        with new.open("rb+") as file:
-            os.fsync(file.fileno())
-        new.replace(out)
-    except OSError as error:
-        raise BadInput(f"{out}: cannot be written ({error.strerror or error})") from None
-    finally:
-        new.unlink(missing_ok=True)
+    with (
+        whole_file(out) as new,
+        opened(new, names, DELIMITERS.get(out.suffix.lower(), "")) as write,
+    ):
+        yield write
 
 
 @contextmanager

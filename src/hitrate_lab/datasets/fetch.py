@@ -6,8 +6,6 @@ import gzip
 import hashlib
 import http.client
 import io
-import os
-import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -22,6 +20,7 @@ from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets.exact import LAYOUTS
 from hitrate_lab.datasets.files import SUMS, check_name, content_digest, known_sets
 from hitrate_lab.datasets.uci import numbers_of
+from hitrate_lab.runs.whole_file import write_whole
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -207,23 +206,9 @@ def _compare(whole: str, contents: Mapping[str, bytes]) -> None:
 
 def _write(target: Path, contents: Mapping[str, bytes]) -> None:
     """All files of a set, each by renaming; the sums last, for without them nothing is read."""
-    target.mkdir(parents=True, exist_ok=True)
     lines = []
     for file, content in contents.items():
         packed = gzip.compress(content, mtime=0) if file.endswith(".gz") else content
-        _replace(target / file, packed)
+        write_whole(target / file, packed)
         lines.append(f"{hashlib.sha256(packed).hexdigest()}  {file}\n")
-    _replace(target / SUMS, "".join(lines).encode())
-
-
-def _replace(file: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(content)
-        # Temporary files are for their owner alone; a data folder may be shared.
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, file)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    write_whole(target / SUMS, "".join(lines).encode())

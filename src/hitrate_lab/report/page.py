@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
-import os
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -19,6 +17,7 @@ from hitrate_lab.pictures.standalone import standalone
 from hitrate_lab.report.several import several
 from hitrate_lab.report.study import study
 from hitrate_lab.report.view import one
+from hitrate_lab.runs.whole_file import write_whole
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -131,17 +130,7 @@ def write_pictures(document: dict[str, Any], folder: str | Path) -> list[Path]:
 
 
 def _write(path: Path, text: str) -> None:
-    temporary = path.parent / f".{path.name}.{os.getpid()}"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8", errors="replace", newline="\n")
-        temporary.replace(path)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        # The folder may be what is wrong.
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+    write_whole(path, text.encode("utf-8", errors="replace"))
 
 
 @cache

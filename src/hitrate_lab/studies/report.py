@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import gzip
 import io
@@ -15,6 +14,7 @@ from xml.etree import ElementTree
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.runs.store import Run, Store
+from hitrate_lab.runs.whole_file import write_whole
 from hitrate_lab.studies.rankings import is_accuracy, rankings
 from hitrate_lab.studies.registry import protocol_named
 from hitrate_lab.studies.running import plan_of, status_of
@@ -260,7 +260,7 @@ def export(study: Study, store: Path | str, path: Path) -> int:
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-        write(path, text.getvalue().encode())
+        write_whole(path, text.getvalue().encode())
     elif path.suffix == ".parquet":
         try:
             import pyarrow
@@ -273,7 +273,7 @@ def export(study: Study, store: Path | str, path: Path) -> int:
         table = pyarrow.table({name: _column([row.get(name) for row in rows]) for name in columns})
         content = io.BytesIO()
         pyarrow.parquet.write_table(table, content)
-        write(path, content.getvalue())
+        write_whole(path, content.getvalue())
     else:
         raise BadInput(f"{path}: runs are written to .csv or .parquet files")
     return len(rows)
@@ -286,16 +286,3 @@ def _column(values: list[Any]) -> list[Any]:
     if kinds == {int, float}:
         return [None if value is None else float(value) for value in values]
     return [None if value is None else str(value) for value in values]
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write a file in one go: whoever reads it sees the old one or the new one."""
-    new = path.parent / f".{path.name}.new"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new.write_bytes(content)
-        new.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            new.unlink()
-        raise BadInput(f"{path}: cannot be written: {error.strerror}") from error
