@@ -92,24 +92,24 @@ def significant(value: float | None, digits: int = 3) -> str:
     return f"{round(value, size):.{max(size, 0)}f}".replace("-", MINUS)
 
 
-def seconds(value: float | None) -> str:
-    """A duration.
+def duration(seconds: float | None) -> str:
+    """A time in the units that matter.
 
-    >>> seconds(0.0042), seconds(1.94), seconds(61.2), seconds(7384)
+    >>> duration(0.0042), duration(1.94), duration(61.2), duration(7384)
     ('4 ms', '1.9 s', '1 min 1 s', '2 h 3 min')
     """
-    if value is None:
+    if seconds is None:
         return MISSING
-    if value < 0.0995:
-        return f"{1000 * value:.0f} ms" if value >= 0.0005 else "<1 ms"
-    if value < 9.95:
-        return f"{value:.1f} s"
-    whole = round(value)
+    if seconds < 0.0995:
+        return f"{1000 * seconds:.0f} ms" if seconds >= 0.0005 else "<1 ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
-    minutes = round(value / 60)
+    minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60} min"
 
 

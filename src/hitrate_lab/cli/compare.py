@@ -130,15 +130,15 @@ def _one(table: Table, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Compare on one table, with a live view."""
     from rich.console import Console
 
-    from hitrate_lab.cli.live import Watch
+    from hitrate_lab.cli.watching import ComparisonWatcher
     from hitrate_lab.compare import compare as compared
     from hitrate_lab.models.methods import methods
 
     labels = {each.name: each.label for each in methods(options["models"], options["losses"])}
     command = shlex.join(["hitrate", *sys.argv[1:]])
-    with Watch(table.name, labels, Console(stderr=True, highlight=False)) as watch:
+    with ComparisonWatcher(table.name, labels, Console(stderr=True, highlight=False)) as watcher:
         return compared(
-            table, store=folder / "runs.sqlite", observer=watch, command=command, **options
+            table, store=folder / "runs.sqlite", observer=watcher, command=command, **options
         )
 
 
@@ -175,7 +175,7 @@ def _kept(folder: Path, documents: list[dict[str, Any]]) -> Path:
 
 def _tell(documents: list[dict[str, Any]], report: Path) -> None:
     """The ranking, what to do, and where everything is."""
-    from hitrate_lab.cli.live import show
+    from hitrate_lab.cli.ranking import show
 
     for number, document in enumerate(documents):
         if number:

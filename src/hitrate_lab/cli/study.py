@@ -13,11 +13,6 @@ from hitrate_lab.cli.ending import FAILED, STOPPED, complain, ends_well
 from hitrate_lab.cli.options import DataDir, Json
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from rich.console import Console
-
-    from hitrate_lab.runs.engine import Event
     from hitrate_lab.studies import Status
 
 study_app = typer.Typer(
@@ -86,12 +81,13 @@ def run(
     """
     from rich.console import Console
 
+    from hitrate_lab.cli.watching import StudyWatcher
     from hitrate_lab.studies import find_study, run_study, status_of
 
     study = find_study(name)
     path = _store(study.name, store)
     try:
-        with Progress(study.name, Console(stderr=True, highlight=False)) as progress:
+        with StudyWatcher(study.name, Console(stderr=True, highlight=False)) as watcher:
             status = run_study(
                 study,
                 store=path,
@@ -100,7 +96,7 @@ def run(
                 data_dir=data_dir,
                 retry=retry,
                 device=device,
-                observer=progress,
+                observer=watcher,
             )
     except KeyboardInterrupt:
         _show(status_of(study, path), as_json)
@@ -237,65 +233,3 @@ def _show(status: Status, as_json: bool, by_set: bool = False) -> None:
         print(f"  failed: {failure['run']}: {failure['error']}")
     if len(status.failures) > 5:
         print(f"  and {len(status.failures) - 5} more; --json shows all, with tracebacks")
-
-
-class Progress:
-    """An observer of `run_study`: a line that moves on a terminal, now and then one elsewhere."""
-
-    # Seconds between lines where there is no terminal.
-    EVERY = 30.0
-
-    def __init__(self, title: str, console: Console) -> None:
-        self._title, self._console = title, console
-        self._status = console.status(f"{title}: planning")
-        self._told = 0.0
-
-    def __enter__(self) -> Progress:
-        if self._console.is_terminal:
-            self._status.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._status.stop()
-
-    def __call__(self, event: Event) -> None:
-        """Take notice of what has happened."""
-        import time
-
-        from rich.text import Text
-
-        from hitrate_lab.runs.engine import run_name
-
-        if event.kind == "failed" and event.specification is not None:
-            complain(f"failed: {run_name(event.specification)}: {event.error}")
-        line = f"{self._title}: {event.done} of {event.planned} runs"
-        if event.failed:
-            line += f", {event.failed} failed"
-        if event.left is not None:
-            line += f", {duration(event.left)} left"
-        if event.kind == "finished" and event.specification is not None:
-            line += f" (last: {run_name(event.specification)}, {event.seconds or 0:.1f} s)"
-        if self._console.is_terminal:
-            self._status.update(Text(line))
-        elif event.kind == "planned" or time.monotonic() - self._told >= self.EVERY:
-            self._told = time.monotonic()
-            self._console.print(Text(line), soft_wrap=True)
-
-
-def duration(seconds: float) -> str:
-    """A time in the units that matter.
-
-    Examples
-    --------
-    >>> duration(5), duration(320), duration(8000)
-    ('5 s', '5 min', '2 h 13 min')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from hitrate_lab.compare.document import Settings, document
 from hitrate_lab.compare.folds import codes, possible_folds
 from hitrate_lab.compare.one_run import planned_run
 from hitrate_lab.runs.environment import now, processor, versions
+from hitrate_lab.runs.events import Event
 from hitrate_lab.runs.lock import only_one
 from hitrate_lab.runs.processes import Outcome
 from hitrate_lab.runs.store import Store
@@ -22,26 +23,6 @@ from hitrate_lab.tables import Table
 
 # Changes when the same specification would give another result.
 PROTOCOL = 1
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that happened during a comparison.
-
-    `kind` is "planned", once at the beginning; "started", when a run is handed to a process;
-    "finished", with the result that the store keeps; or "failed", with the error in one line. What
-    the store had already is told as "finished" and `stored`. `done` and `planned` count runs.
-    """
-
-    kind: str
-    done: int
-    planned: int
-    method: str | None = None
-    repeat: int | None = None
-    fold: int | None = None
-    result: dict[str, Any] | None = None
-    error: str | None = None
-    stored: bool = False
 
 
 class Interrupted(KeyboardInterrupt):
@@ -213,11 +194,15 @@ def _run_missing(
     tell: Callable[[Event], object],
 ) -> None:
     """Run what the store does not have, and keep each outcome at once."""
-    done = 0
-    tell(Event("planned", done, len(plan)))
+    done, failed = 0, 0
+
+    def happened(kind: str, spec: dict[str, Any] | None = None, **more: Any) -> None:
+        tell(Event(kind, done, failed, len(plan), spec, **more))
+
+    happened("planned")
     for run in runs.runs(plan):
         done += 1
-        tell(_event("finished", done, plan, run.specification, result=run.result, stored=True))
+        happened("finished", run.specification, result=run.result, stored=True)
     missing = runs.missing(plan, retry=retry)
     deadline = None
     if settings.time_budget is not None:
@@ -227,18 +212,19 @@ def _run_missing(
     # Processes take runs in this order, so who ends one begins the next that waits.
     waiting = iter(missing)
     for _, spec in zip(range(settings.jobs), waiting, strict=False):
-        tell(_event("started", done, plan, spec))
+        happened("started", spec)
     content = (table.features, codes(table), len(table.classes))
     for outcome in outcomes(planned_run, content, missing, settings.jobs, deadlines):
         spec = missing[outcome.number]
         done += _kept(runs, spec, outcome)
         if outcome.result is not None:
-            tell(_event("finished", done, plan, spec, result=outcome.result))
+            happened("finished", spec, result=outcome.result)
         elif outcome.error is not None:
-            tell(_event("failed", done, plan, spec, error=outcome.error))
+            failed += 1
+            happened("failed", spec, error=outcome.error)
         following = next(waiting, None)
         if following is not None and (deadline is None or time.time() < deadline):
-            tell(_event("started", done, plan, following))
+            happened("started", following)
 
 
 def _kept(runs: Store, spec: dict[str, Any], outcome: Outcome) -> bool:
@@ -246,9 +232,3 @@ def _kept(runs: Store, spec: dict[str, Any], outcome: Outcome) -> bool:
     if outcome.error is not None:
         runs.add_failure(spec, outcome.error, outcome.traceback)
     return outcome.result is not None and runs.add(spec, outcome.result)
-
-
-def _event(
-    kind: str, done: int, plan: list[dict[str, Any]], spec: dict[str, Any], **more: Any
-) -> Event:
-    return Event(kind, done, len(plan), spec["method"], spec["repeat"], spec["fold"], **more)

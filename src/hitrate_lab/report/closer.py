@@ -10,10 +10,10 @@ from hitrate_lab.wording import (
     MINUS,
     between,
     count,
+    duration,
     number,
     percent,
     plural,
-    seconds,
     shorten,
     significant,
 )
@@ -262,9 +262,9 @@ def _fold_table(methods: list[View], raw: list[dict[str, Any]]) -> list[View]:
                     "log_loss": log_loss,
                     "log_loss_text": significant(log_loss),
                     "fit": number(fold.get("fit_seconds")),
-                    "fit_text": seconds(number(fold.get("fit_seconds"))),
+                    "fit_text": duration(number(fold.get("fit_seconds"))),
                     "tune": number(fold.get("tune_seconds")),
-                    "tune_text": seconds(number(fold.get("tune_seconds"))),
+                    "tune_text": duration(number(fold.get("tune_seconds"))),
                     "parameters": shorten(parameters, 160),
                 }
             )

@@ -8,7 +8,7 @@ from typing import Any
 
 from hitrate_lab.report.closer import Document, View
 from hitrate_lab.report.rankings import ranking
-from hitrate_lab.wording import MISSING, count, plural, seconds, shorten
+from hitrate_lab.wording import MISSING, count, duration, plural, shorten
 
 # Longer tables are folded away; those of a few data sets are what a reader came for.
 LONG = 20
@@ -47,7 +47,7 @@ def _facts(document: Document) -> list[str]:
         facts.append(f"{count(failed)} failed")
     for table in (document.get("tables") or [])[:1]:
         facts += [plural(len(table["rows"]), "data set"), plural(len(table["methods"]), "method")]
-    facts.append(f"{seconds(document.get('seconds') or 0.0)} of work")
+    facts.append(f"{duration(document.get('seconds') or 0.0)} of work")
     machines = [*(document.get("processors") or []), *(document.get("devices") or [])]
     return facts + [str(each) for each in machines]
 

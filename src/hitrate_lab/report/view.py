@@ -10,12 +10,12 @@ from hitrate_lab.wording import (
     between,
     count,
     decimals,
+    duration,
     number,
     p_value,
     percent,
     plural,
     points,
-    seconds,
     shorten,
     significant,
 )
@@ -102,7 +102,7 @@ def _methods(document: Document, digits: int) -> list[View]:
             "verdict": "baseline" if is_baseline else _verdict(gap),
             "failures": [str(failure) for failure in method.get("failures") or []],
         }
-        for key, wording in (("fit", seconds), ("tune", seconds), ("log_loss", significant)):
+        for key, wording in (("fit", duration), ("tune", duration), ("log_loss", significant)):
             value = number(method.get(key if key == "log_loss" else f"{key}_seconds"))
             row[key], row[f"{key}_text"] = value, wording(value)
         rows.append(row)
@@ -225,7 +225,7 @@ def _settings(settings: dict[str, Any]) -> list[tuple[str, str]]:
         elif isinstance(value, list):
             words = ", ".join(map(str, value))
         elif key == "time_budget":
-            words = seconds(number(value))
+            words = duration(number(value))
         else:
             words = str(value)
         rows.append((SETTINGS.get(key, key), words))
@@ -233,7 +233,7 @@ def _settings(settings: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _environment(table: dict[str, Any], environment: dict[str, Any]) -> list[tuple[str, str]]:
-    rows = [("Duration", seconds(number(environment.get("seconds"))))]
+    rows = [("Duration", duration(number(environment.get("seconds"))))]
     if started := environment.get("started"):
         rows.append(("Started", str(started).replace("T", " ").replace("Z", " UTC")))
     known = ("seconds", "started", "command")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hitrate_lab.runs.batches import batches_of, needed_by
+from hitrate_lab.runs.events import Event
 from hitrate_lab.runs.executors import Task, in_processes, in_this_process, on_cluster
 from hitrate_lab.runs.processes import Outcome
 from hitrate_lab.runs.store import Store, key_of
@@ -17,24 +17,6 @@ from hitrate_lab.runs.work import Work
 
 # Processes that share a GPU, if nobody says how many.
 ON_DEVICE = 4
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that happened during a study.
-
-    `kind` is "planned", once at the beginning, "finished", or "failed" with the error in one line.
-    `left` is a guess, in seconds, of how long the rest takes; None before anything is known.
-    """
-
-    kind: str
-    done: int
-    failed: int
-    planned: int
-    specification: dict[str, Any] | None = None
-    seconds: float | None = None
-    error: str | None = None
-    left: float | None = None
 
 
 def run_missing(
@@ -140,11 +122,11 @@ class _Keeper:
         each = [outcome] * len(specs) if outcome.result is None else outcome.result
         seconds = [None if one.result is None else one.result.get("seconds") for one in each]
         self._left.ended(specs, seconds)
-        for spec, one, took in zip(specs, each, seconds, strict=True):
+        for spec, one in zip(specs, each, strict=True):
             if one.result is not None:
                 if self._runs.add(spec, one.result):
                     self._done += 1
-                    self.tell("finished", spec, took)
+                    self.tell("finished", spec, one.result)
             # Others were only run again beside those that are missing.
             elif key_of(spec) in self._missing:
                 self._failed += 1
@@ -155,24 +137,11 @@ class _Keeper:
         self,
         kind: str,
         spec: dict[str, Any] | None = None,
-        seconds: float | None = None,
+        result: dict[str, Any] | None = None,
         error: str | None = None,
     ) -> None:
         """Call the observer, if there is one."""
         if self._observer is not None:
             counts = self._done, self._failed, self._planned
-            self._observer(Event(kind, *counts, spec, seconds, error, self._left.seconds()))
-
-
-def run_name(specification: dict[str, Any]) -> str:
-    """A run in a few words.
-
-    Examples
-    --------
-    >>> run_name({"data_set": "exact/car", "method": "EXACT", "seed": 3, "steps": 8000})
-    'exact/car, EXACT, seed 3'
-    """
-    words = [str(specification["data_set"])]
-    words += [str(specification[key]) for key in ("method", "model") if key in specification]
-    words += [f"{key} {specification[key]}" for key in ("trial", "seed") if key in specification]
-    return ", ".join(words)
+            left = self._left.seconds()
+            self._observer(Event(kind, *counts, spec, result, error, left=left))

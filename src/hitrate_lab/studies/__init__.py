@@ -3,7 +3,7 @@
 A kind of study is a protocol, a subclass of `Protocol`: what one run is, and what the report shows.
 """
 
-from hitrate_lab.runs.engine import Event
+from hitrate_lab.runs.events import Event
 from hitrate_lab.studies.markdown import markdown
 from hitrate_lab.studies.protocol import Protocol
 from hitrate_lab.studies.report import document

@@ -9,7 +9,8 @@ from typing import Any
 
 from hitrate_lab.bad_input import BadInput, listed
 from hitrate_lab.runs.batches import held_up
-from hitrate_lab.runs.engine import Event, run_missing, run_name
+from hitrate_lab.runs.engine import run_missing
+from hitrate_lab.runs.events import Event, run_name
 from hitrate_lab.runs.lock import only_one
 from hitrate_lab.runs.store import Failure, Store, key_of
 from hitrate_lab.studies.registry import protocol_named

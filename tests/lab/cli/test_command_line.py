@@ -16,6 +16,7 @@ from watched import TICKETS, Tickets, Watched, environment, wait_until
 
 import hitrate.sklearn.mlp_training as network
 from hitrate_lab.cli.app import app
+from hitrate_lab.wording import duration
 
 QUICK = ["--models", "linear", "--folds", "3", "--repeats", "1", "--trials", "1", "--jobs", "1"]
 
@@ -183,7 +184,7 @@ def test_the_ranking_is_never_cut(table, tmp_path, monkeypatch):
     for method in document["methods"]:
         (line,) = [line for line in run.stdout.splitlines() if f"  {method['label']} " in line]
         assert f"{100 * method['accuracy']['mean']:.2f} %" in line
-        assert line.endswith(" s")
+        assert line.endswith(f"  {duration(method['fit_seconds'])}")
 
 
 # What every command is wrapped in.

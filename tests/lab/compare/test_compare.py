@@ -150,7 +150,7 @@ def test_events_come_in_order_and_count_up(finished):
     assert [event.done for event in events if event.kind == "finished"] == list(range(1, 13))
     running = None
     for event in events[1:]:
-        place = event.method, event.repeat, event.fold
+        place = [event.specification[key] for key in ("method", "repeat", "fold")]
         if event.kind == "started":
             running = place
         else:
@@ -175,7 +175,7 @@ def test_more_methods_need_only_their_own_runs(wine, finished):
     more = {**QUICK, "losses": ["cross_entropy", "exact", "mixed"]}
     document = compare(wine, store=path, observer=events.append, **more)
     assert document["done"] == document["planned"] == 18
-    begun = {event.method for event in events if event.kind == "started"}
+    begun = {event.specification["method"] for event in events if event.kind == "started"}
     assert begun == {"linear/mixed"}
     with Store(path) as store:
         assert store.runs()[:12] == runs

@@ -54,7 +54,8 @@ def attempt(number, most, told, held):
     def note(event):
         nonlocal written
         if event.kind in ("started", "finished") and not event.stored:
-            line = [number, event.kind, event.method, event.repeat, event.fold]
+            spec = event.specification
+            line = [number, event.kind, spec["method"], spec["repeat"], spec["fold"]]
             os.write(file, (json.dumps(line) + "\\n").encode())
             os.write(told, b".")
             written += 1
