@@ -1,4 +1,4 @@
-"""Tables and the picture of EXACT's Figure 7, from the runs of `exact_cost`."""
+"""Tables and the picture of EXACT's Figure 7, from the runs of `cost`."""
 
 from __future__ import annotations
 

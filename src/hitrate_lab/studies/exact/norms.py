@@ -1,6 +1,6 @@
 """Figure 5 of "EXACT: How to Train Your Accuracy" on tables: norms of gradients during training.
 
-The paper's figure is of one training; here are ten tables, from the runs of `exact_tables`.
+The paper's figure is of one training; here are ten tables, from the runs of `tables`.
 """
 
 from __future__ import annotations

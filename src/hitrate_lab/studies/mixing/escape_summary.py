@@ -1,4 +1,4 @@
-"""Where the paper's claims on escaping efficiency hold, from the runs of `mixing_escape`."""
+"""Where the paper's claims on escaping efficiency hold, from the runs of `escape`."""
 
 from __future__ import annotations
 

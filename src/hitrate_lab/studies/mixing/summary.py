@@ -1,4 +1,4 @@
-"""The statistics of Mixing's Table 4 and Figure 3, from the runs of `mixing_table`."""
+"""The statistics of Mixing's Table 4 and Figure 3, from the runs of `table`."""
 
 from __future__ import annotations
 

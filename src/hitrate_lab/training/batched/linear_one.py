@@ -42,7 +42,7 @@ def train_linear(
     classes : int
         C.
     training : dict
-        As `exact_tables` plans it: loss, start (one of `STARTS`), steps, batch_size, momentum,
+        As "exact tables" plans it: loss, start (one of `STARTS`), steps, batch_size, momentum,
         weight_decay, learning_rate, last_learning_rate, clip (of the gradient's norm, or None),
         margin (or None), normalize_gradient; of EXACT, else None, sigma (first, last and how it
         falls, or first, lowest and "learned") and samples (of Genz's method, or None to integrate
