@@ -1,1 +1,13 @@
-"""Training of networks: many small ones at once in `batched`, and what is measured of them."""
+"""Networks in training.
+
+`Trainer` takes a network, its rows and `Options`; it keeps its state in a folder, where a training
+that was killed goes on, and shares its batches with the processes that torchrun starts. `batched`
+trains many small models in one computation.
+"""
+
+from hitrate_lab.training import processes
+from hitrate_lab.training.options import Options
+from hitrate_lab.training.rows import Rows, Source
+from hitrate_lab.training.trainer import Epoch, Trainer
+
+__all__ = ["Epoch", "Options", "Rows", "Source", "Trainer", "processes"]
