@@ -328,8 +328,9 @@ class Trainer:
 def _counted(loss: Tensor, logits: Tensor, target: Tensor) -> Tensor:
     """Sums over rows: of losses, hits, and rows."""
     hits = (logits.argmax(1) == target).sum()
-    count = torch.tensor(float(len(target)), device=loss.device)
-    return torch.stack([loss.double() * len(target), hits.double(), count.double()])
+    # Filled where it is: a tensor made of a number would wait for the GPU.
+    count = torch.full((), len(target), dtype=torch.float64, device=loss.device)
+    return torch.stack([loss.double() * len(target), hits.double(), count])
 
 
 def _width(model: nn.Module, rows: Source, device: torch.device) -> int:
