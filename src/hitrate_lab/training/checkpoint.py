@@ -9,13 +9,13 @@ leaves one state or the other. Files of tensors that it does not name are remove
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
+
+from hitrate_lab.runs.whole_file import whole_file, write_whole
 
 NAME = "training.json"
 
@@ -28,13 +28,12 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> None:
     tensors: dict[str, Tensor] = {}
     plain = _packed(state, tensors)
     file = f"tensors-{step}.safetensors"
-    unfinished = folder / f".{file}.part"
-    save_file(tensors, unfinished)
-    _replace(unfinished, folder / file)
-    unfinished = folder / f".{NAME}.part"
-    unfinished.write_text(json.dumps({"tensors": file, "state": plain}), encoding="utf-8")
-    _replace(unfinished, folder / NAME)
-    for other in folder.glob("tensors-*.safetensors"):
+    with whole_file(folder / file) as unfinished:
+        save_file(tensors, unfinished)
+    document = json.dumps({"tensors": file, "state": plain})
+    write_whole(folder / NAME, document.encode())
+    # Former tensors, and what a process that was killed had not finished.
+    for other in (*folder.glob("tensors-*.safetensors"), *folder.glob(".*.new-*")):
         if other.name != file:
             other.unlink()
 
@@ -50,19 +49,6 @@ def load(folder: Path) -> dict[str, Any] | None:
     tensors = load_file(folder / document["tensors"])
     state: dict[str, Any] = _unpacked(document["state"], tensors)
     return state
-
-
-def _replace(source: Path, target: Path) -> None:
-    """Rename, with all of it on the disk before."""
-    with source.open("rb") as written:
-        os.fsync(written.fileno())
-    source.replace(target)
-    with contextlib.suppress(OSError):  # Folders cannot be opened everywhere.
-        opened = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
 
 
 def _packed(value: Any, tensors: dict[str, Tensor]) -> Any:

@@ -16,6 +16,7 @@ from hitrate_lab.bad_input import BadInput, listed, quoted
 from hitrate_lab.datasets.fetch import Progress, download
 from hitrate_lab.datasets.images import formats
 from hitrate_lab.datasets.images.formats import Bytes, Labels
+from hitrate_lab.runs.whole_file import write_whole
 from hitrate_lab.tables.reading import data_folders
 
 
@@ -250,7 +251,7 @@ def fetch_images(
             _unpack(content, remote.url, target.parent)
         else:
             target.mkdir(parents=True, exist_ok=True)
-            (target / remote.url.rsplit("/", 1)[1]).write_bytes(content)
+            write_whole(target / remote.url.rsplit("/", 1)[1], content)
     return target
 
 
