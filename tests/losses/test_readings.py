@@ -63,7 +63,7 @@ def test_probabilities_follow_sigma_and_noise():
 WIDE = torch.randn(4, 20)
 # What is asked for -> the way it goes here, without a GPU.
 WAYS = {
-    "few classes": ({"logits": LOGITS}, "quadrature"),
+    "few classes": ({"logits": LOGITS}, "gridded"),
     "many classes": ({"logits": WIDE}, "gridded"),
     "many classes in float64": ({"logits": WIDE.double()}, "quadrature"),
     "two classes": ({"logits": LOGITS[:, :2]}, "two_classes"),
@@ -72,7 +72,7 @@ WAYS = {
     "one sigma per class": ({"logits": LOGITS, "sigma": torch.ones(1, 6)}, "general_quadrature"),
     "by name": ({"logits": WIDE, "method": "quadrature"}, "quadrature"),
     "the paper's": ({"logits": WIDE, "method": "genz"}, "genz"),
-    "a loss": ({"logits": LOGITS, "target": TARGET}, "quadrature"),
+    "a loss": ({"logits": LOGITS, "target": TARGET}, "gridded"),
     "smoothed": ({"logits": LOGITS, "target": TARGET, "label_smoothing": 0.1}, "all_classes"),
     "soft": ({"logits": LOGITS, "target": LOGITS.softmax(1)}, "all_classes"),
     "smoothed with a margin": (

@@ -219,7 +219,7 @@ def explain(
     >>> import torch, hitrate
     >>> logits, target = torch.randn(64, 10), torch.randint(10, (64,))
     >>> print(hitrate.explain(logits))
-    gridded (torch): rivals sorted into cells
+    gridded (torch): rivals as moments
       not closed_form: normal noise has none
       not kernel: the logits are on cpu
     >>> hitrate.explain(logits, target, noise="gumbel").way

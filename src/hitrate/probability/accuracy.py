@@ -47,8 +47,8 @@ def log_expected_accuracy(
     noise : {"normal", "logistic", "gumbel"} or Noise
         With Gumbel noise p is the softmax and -log p is cross entropy.
     method : {"auto", "quadrature", "gridded", "genz", "monte_carlo"}
-        How p is computed. "auto" takes a closed form where there is one, "gridded" for many
-        classes in float32, and "quadrature" otherwise. The last two are sampled references.
+        How p is computed. "auto" takes a closed form where there is one, "gridded" for normal noise
+        in float32, and "quadrature" otherwise. The last two are sampled references.
     backend : {"auto", "torch", "triton"}
         What computes it. "auto" takes the Triton kernels on a GPU, for a noise that has one, in
         float32 or lower precision. `hitrate.explain` says what is taken, and why.

@@ -23,8 +23,6 @@ METHODS = ("auto", "quadrature", "gridded", "genz", "monte_carlo")
 BACKENDS = ("auto", "torch", "triton")
 # Found without importing it, and here: a compiler cannot trace the search.
 HAS_TRITON = find_spec("triton") is not None
-# Below, the direct sum over rivals is faster than sorting them into cells.
-GRIDDED_FROM = 8
 # A way that serves whatever method or backend was asked for.
 ANY = "any"
 KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -270,8 +268,6 @@ def _why_not_gridded(request: Request) -> str | None:
         return "gridded looks at values and cannot be compiled"
     if request.method == "gridded":
         return None
-    if request.classes < GRIDDED_FROM:
-        return f"fewer than {GRIDDED_FROM} classes are faster one by one"
     if request.dtype == torch.float64:
         return "float64 wants more digits than the grid's default has"
     return None if request.device == "cpu" else "looking at values would wait for the device"
@@ -293,7 +289,7 @@ WAYS = (
     Way("each_class", ANY, ANY, "each class in turn as the target", _why_not_each),
     Way("kernel", "auto", "triton", "log p and its gradient in one kernel", _why_no_kernel),
     Way("two_classes", "auto", "torch", "two classes have a closed form", _why_not_two_classes),
-    Way("gridded", "gridded", "torch", "rivals sorted into cells", _why_not_gridded),
+    Way("gridded", "gridded", "torch", "rivals as moments", _why_not_gridded),
     Way("quadrature", "quadrature", "torch", "the noise's own rule", _one_sigma("quadrature")),
     Way("general_quadrature", "quadrature", "torch", "panels that suit any noise", _never),
     Way("genz", "genz", "torch", "the paper's sampler", _one_sigma("genz")),

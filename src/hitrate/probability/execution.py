@@ -1,23 +1,37 @@
-"""Where values may be looked at, and how many rows to work on at once."""
+"""Where values may be looked at, how many rows to work on at once, and memory for numpy."""
 
 from __future__ import annotations
 
+import math
+import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
+
+T = TypeVar("T")
+Shapes = tuple[tuple[int, ...], ...]
 
 # Elements of one buffer and thread: torch splits no smaller piece of work.
 BLOCK = 2**15
 # Elements of one buffer on a GPU, where all rows at once may not fit.
 GPU_BLOCK = 2**23
+# Elements of one of the dozen buffers that numpy works on, in float64, in one thread.
+NUMPY_BLOCK = 2**14
+# Elements that a thread keeps for them, at the most.
+MOST_KEPT = 2**19
+
+
+def has_values(a: Tensor) -> bool:
+    """Whether there are values, as there are not where only shapes are asked for."""
+    return type(a) in (Tensor, torch.nn.Parameter) and not a.is_meta
 
 
 def is_eager_cpu(a: Tensor) -> bool:
     """Whether looking at values is free: not on a GPU, not while tracing, not if there are none."""
-    has_values = type(a) in (Tensor, torch.nn.Parameter)
-    return has_values and a.device.type == "cpu" and not torch.compiler.is_compiling()
+    return has_values(a) and a.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def full_precision(a: Tensor) -> AbstractContextManager[None]:
@@ -54,23 +68,48 @@ def parts(a: Tensor, width: int) -> list[slice]:
     return [slice(start, start + size) for start in range(0, a.shape[0], size)]
 
 
-def exp_(a: Tensor) -> Tensor:
-    """e^a in place; numpy's is several times as fast, unless many threads share the work."""
-    if not _is_quick_in_numpy(a):
-        return a.exp_()
-    np.exp(a.numpy(), out=a.numpy())
-    return a
+def is_quick_in_numpy(a: Tensor) -> bool:
+    """Whether numpy may work on the same memory: its calls cost a fraction of torch's."""
+    return is_eager_cpu(a) and not torch._C._are_functorch_transforms_active()
 
 
-def expm1_(a: Tensor) -> Tensor:
-    """e^a - 1, likewise."""
-    if not _is_quick_in_numpy(a):
-        return a.expm1_()
-    np.expm1(a.numpy(), out=a.numpy())
-    return a
+def rows_at_once(where: str, rows: int, width: int, beside: int) -> int:
+    """How many of these rows to work on at once, with a dozen buffers of `width` and one `beside`.
+
+    `where` is numpy, or the type of a device for torch.
+    """
+    if where != "numpy":
+        most = block_size() if where == "cpu" else GPU_BLOCK
+        return max(1, min(rows, most // max(width, beside)))
+    most = max(1, min(NUMPY_BLOCK // width, 4 * NUMPY_BLOCK // beside))
+    # Parts of the same size, of eight rows or more: then buffers begin with a line of the cache.
+    even = -(-rows // -(-rows // most))
+    return min(rows, -(-even // 8) * 8) if even > 8 else even
 
 
-def _is_quick_in_numpy(a: Tensor) -> bool:
-    if torch._C._are_functorch_transforms_active():
-        return False
-    return is_eager_cpu(a) and a.numel() <= 4 * BLOCK
+class Room(threading.local):
+    """Memory for numpy that a thread keeps: fresh memory costs more than the arithmetic on it."""
+
+    memory: Tensor | None = None
+    # What was made of it last, and how.
+    made: tuple[Any, Any] = (None, None)
+
+    def of(self, make: Callable[..., T], shapes: Shapes) -> T:
+        """What `make` makes of uninitialised arrays of float64; it holds until the next call."""
+        key = make, shapes
+        if self.made[0] == key:
+            found: T = self.made[1]
+            return found
+        # From torch: its memory begins where a line of the cache does, and so does each array.
+        sizes = [-(-math.prod(shape) // 8) * 8 for shape in shapes]
+        memory, size = self.memory, sum(sizes)
+        if memory is None or len(memory) < size:
+            memory = torch.empty(size, dtype=torch.float64, device="cpu")
+        pieces = zip(torch.split(memory[:size], sizes), shapes, strict=True)
+        made = make(*(piece[: math.prod(shape)].view(shape).numpy() for piece, shape in pieces))
+        if len(memory) <= MOST_KEPT:
+            self.memory, self.made = memory, (key, made)
+        return made
+
+
+ROOM = Room()

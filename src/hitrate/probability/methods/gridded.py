@@ -1,38 +1,51 @@
-"""log p for many classes at O(C): margins sorted into cells, docs/math.md, equations (13) to (16).
+"""log p for many classes at O(C): rivals as moments, one grid of nodes, docs/math.md (13) to (16).
 
-The rivals enter only through sum_i log Phi(a_i + t). In each of a few dozen cells, measured from
-the row's closest margin, log Phi is a polynomial of the margin: six moments of the margins in a
-cell stand for all of them. So log Phi and h are needed on one table of cells x nodes for all rows,
-and both sums over the cells are matrix products. The slope is one smooth function of the margin,
-a polynomial in each cell too.
+The rivals enter only through sum_i log Phi(a_i + t). Measured from the row's closest margin, log
+Phi is one polynomial of the margin for each node of the integral: some two dozen moments of a row's
+margins stand for all of them. So log Phi and h are needed on one table of moments x nodes for all
+rows, and both sums over the rivals are matrix products. The slope is one smooth function of the
+margin, a polynomial too.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from hitrate.probability import normal
-from hitrate.probability.execution import blocks, exp_, expm1_
-from hitrate.probability.margins import ABSENT
+from hitrate.probability.execution import (
+    ROOM,
+    double,
+    has_values,
+    is_quick_in_numpy,
+    rows_at_once,
+)
+from hitrate.probability.methods.moments import BESIDE, WIDTH, Factors, interpolation
 from hitrate.probability.methods.quadrature import quadrature
-from hitrate.probability.normal import LOG_SQRT_2PI, SQRT_2PI, SQRT_HALF
+from hitrate.probability.normal import LOG_SQRT_2PI, SQRT_HALF
 
-# Moments of a cell: the error falls with the sixth power of the cells' width.
-ORDER = 6
-# Cells per unit of the scaled margin.
-CELLS = {torch.float32: 2.5, torch.float64: 4.0}
-# Nodes of the integral per width of its narrowest peak.
-NODES = {torch.float32: 1.25, torch.float64: 2.5}
-DROP = 16.0
-# More nodes than a batch ever has in float32, and farther than cells ever go.
-MOST_NODES, FARTHEST = 128, 40.0
+# Nodes of the integral per width of its narrowest peak, and more for one that leans to a side.
+NODES, LEANING = {torch.float32: 0.85, torch.float64: 2.0}, 0.6
+# Nodes end where the log of the integrand has fallen by so much.
+DROP = {torch.float32: 14.0, torch.float64: 28.0}
+# Terms of the polynomials beyond those that the interval asks for.
+TERMS = {torch.float32: 2.8, torch.float64: 12.0}
+# Exponents of weights end here: processors are slow with the smallest numbers.
+LEAST = -400.0
+# Farther than rivals ever matter.
+FARTHEST = 40.0
+# Multiplications of a product of matrices up to which OpenBLAS keeps to one thread.
+ONE_THREAD = 2**18
 # Closest margins for which one grid serves: below, the peak is too narrow for it; above, 1 - p is
-# below 1e-12 C, and falls faster over a cell than six moments follow.
+# below 1e-12 C, and the interval would only grow.
 NEAR = (-12.0, 10.0)
+# Rows that are more likely to win than this have log p from 1 - p.
+AHEAD = 0.75
 
 
 def gridded(a: Tensor, *, nodes: int | None = None) -> tuple[Tensor, Tensor]:
@@ -52,40 +65,43 @@ def gridded(a: Tensor, *, nodes: int | None = None) -> tuple[Tensor, Tensor]:
     log_p : Tensor, shape (N,)
     slope : Tensor, shape (N, C)
     """
-    if a.dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest":
-        # Matrix products have been told to round to fewer bits than float32 has.
-        log_p, slope = gridded(a.double(), nodes=nodes)
-        return log_p.float(), slope.float()
-    closest = near = a.amin(1)
+    if not has_values(a):
+        return quadrature(a)
+    closest, target = a.amin(1, keepdim=True), a.argmax(1, keepdim=True)
+    near = ((closest >= NEAR[0]) & (closest <= NEAR[1]))[:, 0]
+    if bool(near.all()):
+        log_p, slope = _near(a.scatter(1, target, closest), closest[:, 0], nodes)
+        return log_p, slope.scatter_(1, target, 0.0)
+    log_p, slope = torch.empty_like(a[:, 0]), torch.empty_like(a)
+    if bool(near.any()):
+        log_p[near], slope[near] = gridded(a[near], nodes=nodes)
+    # NaN has no place on a grid, and none among other rows.
+    undefined, far = closest.isnan(), ~near
+    log_p[far], slope[far] = quadrature(a.masked_fill(undefined, 0.0)[far])
+    return log_p.masked_fill_(undefined[:, 0], torch.nan), slope
+
+
+def _near(a: Tensor, closest: Tensor, nodes: int | None) -> tuple[Tensor, Tensor]:
+    """The same for closest margins (N,) in `NEAR`, which stand in the targets' columns too.
+
+    There the slope is that of the closest rival.
+    """
+    xp: Any = np if is_quick_in_numpy(a) else torch
     lowest, highest = map(float, closest.aminmax())
-    far = None
-    if not (NEAR[0] <= lowest and highest <= NEAR[1]):
-        undefined = closest.isnan()
-        # NaN has no place on a grid.
-        a = a.masked_fill(undefined[:, None], 0.0)
-        far = ~((closest >= NEAR[0]) & (closest <= NEAR[1]))
-        near = closest.masked_fill(far, 0.0)
-        lowest, highest = map(float, near.aminmax())
-    # Whole numbers, so that few tables are ever made.
-    ends = math.floor(min(lowest, 0.0)), math.ceil(max(highest, 0.0))
-    nodes = nodes or default_nodes(ends[0], a.shape[1], a.dtype)
-    parts = blocks(a, max(a.shape[1], MOST_NODES))
-    log_p, slope = torch.empty_like(closest), torch.empty_like(a)
-    # Buffers for the powers of the margins' places, shared by all blocks: fresh memory costs more
-    # than the arithmetic on it.
-    buffers = torch.empty(ORDER, *a[parts[0]].shape, dtype=a.dtype, device=a.device)
-    buffers[0] = 1.0
-    for part in parts:
-        inner = buffers[:, : len(a[part])]
-        log_p[part] = _gridded(a[part], near[part], ends, nodes, slope[part], inner)
-    if far is not None:
-        log_p[far], slope[far] = quadrature(a[far])
-        log_p[undefined] = torch.nan
-    return log_p, slope
+    reach = float((a.amax(1) - closest).max())
+    device = None if xp is np else a.device
+    rule = rule_for(lowest, highest, reach, a.shape[1], a.dtype, nodes=nodes, device=device)
+    slope = torch.empty_like(a)
+    if xp is np:
+        arrays = (tensor.numpy() for tensor in (a, double(closest), slope))
+        log_p, total = map(torch.from_numpy, on_grid(np, rule, *arrays))
+    else:
+        log_p, total = on_grid(torch, rule, a, double(closest), slope)
+    return log_p.to(a.dtype), slope.div_(total[:, None])
 
 
 @functools.cache
-def default_nodes(behind: int, classes: int, dtype: torch.dtype) -> int:
+def default_nodes(behind: int, classes: int, dtype: torch.dtype) -> float:
     """Nodes per unit for closest margins from `behind` on, where no peak is narrower, math (12).
 
     That of all rivals side by side is: its place x past them solves C h(x) = x - behind, and its
@@ -99,89 +115,190 @@ def default_nodes(behind: int, classes: int, dtype: torch.dtype) -> int:
     for _ in range(60):
         x = 0.5 * (low + high)
         low, high = (x, high) if classes * hazard(x) > x - behind else (low, x)
-    curvature = 1.0 + (low - behind) * (low + hazard(low))
-    return math.ceil(NODES[dtype] * math.sqrt(curvature))
+    first, bend = low - behind, low + hazard(low)
+    return (NODES[dtype] + LEANING * math.sqrt(bend / first)) * math.sqrt(1.0 + first * bend)
 
 
-@functools.lru_cache(maxsize=64)
+class Rule(NamedTuple):
+    """What all rows share: K nodes u of t + closest, and log Phi and h there by moments, math (14).
+
+    The tables have one group of four more than there are moments: in `exponent` (4 D + 4, K) it is
+    for the row's closest margin, which meets u, and for 1; in `hazard` (K, 4 D + 4) for the sum of
+    the weights.
+    """
+
+    half: float
+    degree: int
+    # Of the integral of a standard normal density by its nodes.
+    log_scale: float
+    # Rows are ahead from here on, whatever their rivals are; and whether there may be such rows.
+    sure: float
+    is_sure: bool
+    # Whether rivals may lie beyond the interval.
+    is_cut: bool
+    end: Any
+    least: Any
+    u: Any
+    # log Phi(u), which the target adds where it stands with the closest rival.
+    alone: Any
+    log_cdf: Any
+    exponent: Any
+    hazard: Any
+
+
+def rule_for(
+    lowest: float,
+    highest: float,
+    reach: float,
+    classes: int,
+    dtype: torch.dtype,
+    *,
+    nodes: int | None = None,
+    device: torch.device | None = None,
+) -> Rule:
+    """The rule for closest margins between two, and rivals no further than `reach` beyond them."""
+    # Whole numbers, and halves, so that few tables are ever made.
+    behind, ahead = math.floor(min(lowest, 0.0)), math.ceil(max(highest, 0.0))
+    reach = 0.5 * math.ceil(2.0 * min(reach, FARTHEST))
+    per_unit = nodes or default_nodes(behind, classes, dtype)
+    return _rule(behind, ahead, reach, classes, per_unit, dtype, device)
+
+
+@functools.lru_cache(maxsize=128)
 def _rule(
     behind: int,
     ahead: int,
-    reach: int,
+    reach: float,
     classes: int,
-    nodes: int,
+    nodes: float,
     dtype: torch.dtype,
-    device: torch.device,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Nodes u (K,) of t + closest, and log Phi and h as polynomials in cells, math (16).
-
-    Of each cell and node there are the coefficients of powers of s, the margin's place in its cell
-    from -1/2 to 1/2: (ORDER G, K), cells of one power together. The last cell holds what adds
-    nothing.
-    """
-    log_classes = math.log(classes)
-    spread = math.sqrt(DROP + log_classes)
-    low = math.floor(0.5 * behind - spread)
-    high = math.ceil(
-        max(math.sqrt(2.0 * log_classes) + math.sqrt(2.0 * DROP + 2.0), 0.5 * ahead + spread)
-    )
+    device: torch.device | None,
+) -> Rule:
+    """The nodes of (16), and log Phi and h as polynomials of the margin; no device is numpy."""
+    drop, log_classes = DROP[dtype], math.log(classes)
+    spread = math.sqrt(drop + log_classes)
+    low = 0.5 * behind - spread
+    high = max(math.sqrt(2.0 * log_classes) + math.sqrt(2.0 * drop + 2.0), 0.5 * ahead + spread)
     # Margins so large that C of them add nothing even at the lowest node.
-    last = min(math.sqrt(2.0 * (12.0 + log_classes)) - low, reach + 1e-3)
-    middles = torch.arange(math.ceil(last * CELLS[dtype]), dtype=torch.float64) + 0.5
-    u = torch.arange(low * nodes, high * nodes + 1, dtype=torch.float64) / nodes
-    # Chebyshev's points, at which a polynomial is nearest to a function in between too.
-    s = 0.5 * torch.cos(math.pi * (torch.arange(ORDER, dtype=torch.float64) + 0.5) / ORDER)
-    to_powers = torch.linalg.inv(torch.linalg.vander(s))  # (ORDER, ORDER)
-    x = (middles[:, None] + s) / CELLS[dtype]  # (G, ORDER)
-    found = [
-        torch.nn.functional.pad(torch.einsum("ps,gsk->pgk", to_powers, values), (0, 0, 0, 1))
-        for values in normal.log_cdf_and_hazard(x[:, :, None] + u)
-    ]
-    log_cdf, hazard = (table.flatten(0, 1).to(device, dtype) for table in found)
-    return u.to(device, dtype), log_cdf, hazard
+    last = math.sqrt(2.0 * (drop - 2.0 + log_classes)) - low
+    half = 0.5 * max(min(last, reach), 1.0)
+    terms = TERMS[dtype] + 4.36 * half + 0.5 * ahead + 0.3 * log_classes
+    degree = math.ceil(terms / WIDTH)
+
+    count = math.ceil((high - low) * nodes) + 1
+    u = low + torch.arange(count, dtype=torch.float64, device="cpu") / nodes
+    x, to_coefficients = interpolation(degree, half)
+    log_cdf, hazard = (
+        to_coefficients @ values for values in normal.log_cdf_and_hazard(x[:, None] + half + u)
+    )
+    alone = normal.log_cdf_and_hazard(u)[0]
+    exponent, sums = (torch.nn.functional.pad(t, (0, 0, 0, WIDTH)) for t in (log_cdf, hazard))
+    exponent[-WIDTH] = u
+    exponent[-WIDTH + 1] = -alone - 0.5 * u * u
+    sums[-WIDTH] = 1.0
+    end, least = torch.tensor([half, LEAST], dtype=torch.float64, device="cpu")
+    tables = end, least, u, alone, log_cdf, exponent, sums.T.contiguous()
+    log_scale = LOG_SQRT_2PI + math.log(nodes)
+    sure = math.sqrt(4.0 * math.log(2.0 * classes)) + 0.5
+    fixed = (half, degree, log_scale, sure, ahead > sure, reach > 2.0 * half)
+    if device is None:
+        return Rule(*fixed, *(table.numpy() for table in tables))
+    to = torch.float32 if device.type == "mps" else torch.float64
+    return Rule(*fixed, *(table.to(device, to) for table in tables))
 
 
-def _gridded(
-    a: Tensor, closest: Tensor, ends: tuple[int, int], nodes: int, slope: Tensor, buffers: Tensor
-) -> Tensor:
-    """Write the slope, return log p."""
-    closest, s = closest[:, None], buffers[1]
-    torch.sub(a, closest, out=s)
-    # How far the rivals reach, without the target's own margin; in whole numbers, and not too many.
-    reach = math.ceil(torch.mul(s, a < ABSENT, out=buffers[2]).amax().clamp_(0.0, FARTHEST))
-    u, log_cdf, hazard = _rule(*ends, reach, a.shape[1], nodes, a.dtype, a.device)
+class Space(NamedTuple):
+    """Memory for so many rows at once: their rivals' factors, and arrays of a row's moments.
 
-    # Sort: each margin's powers into its cell. Rows of `far` margins are clamped too; their result
-    # is replaced.
-    cells = len(log_cdf) // ORDER
-    s.mul_(CELLS[a.dtype]).clamp_(0, cells - 1)
-    cell = s.long()  # (N, C)
-    s.frac_().sub_(0.5)
-    for k in range(2, ORDER):
-        torch.mul(buffers[k - 1], s, out=buffers[k])
-    mass = torch.zeros(len(a), ORDER, cells, dtype=a.dtype, device=a.device)
-    for k, power in enumerate(buffers):
-        mass[:, k].scatter_add_(1, cell, power)
-    mass = mass.flatten(1)
+    `mass` (N, D + 1, 4) has the moments, and beside them the closest margin and 1, and is `flat`
+    as (N, 4 D + 4); `weight` (N, K) is for the nodes, `found` (N, 4 D + 4) for the sums over them,
+    among which are the slope's `coefficients` (N, 4, D).
+    """
 
-    height = mass @ log_cdf  # (N, K)
-    half = (u - closest).square_().mul_(0.5)
-    weight = height - half
-    reference = weight.amax(1, keepdim=True)
-    exp_(weight.sub_(reference))
-    scale = reference[:, 0] - (math.log(nodes) + LOG_SQRT_2PI)
-    log_p = weight.sum(1).log_().add_(scale)
-    # Surely ahead, where the nodes hold all of 1 - p but not all of p; or ahead by the result.
-    sure = math.sqrt(4.0 * math.log(2.0 * a.shape[1])) + 0.5
-    ahead = (closest[:, 0] > sure).logical_or_(log_p > -math.log(2.0)).nonzero()[:, 0]
-    if len(ahead):
-        missed = expm1_(height[ahead]).mul_(exp_(half[ahead].neg_())).sum(1)
-        log_p[ahead] = missed.div_(nodes * SQRT_2PI).log1p_()
+    factors: Factors
+    mass: Any
+    flat: Any
+    weight: Any
+    found: Any
+    coefficients: Any
 
-    # The slope as a function of the margin, a polynomial in each cell, read at each margin.
-    torch.matmul(weight.mul_((scale - log_p).exp_()[:, None]), hazard.T, out=mass)
-    table, found = mass.view(-1, ORDER, cells), buffers[2]
-    torch.gather(table[:, -1], 1, cell, out=slope)
-    for k in reversed(range(ORDER - 1)):
-        torch.addcmul(torch.gather(table[:, k], 1, cell, out=found), slope, s, out=slope)
-    return log_p
+    @classmethod
+    def of(cls, space: Any, mass: Any, weight: Any, found: Any) -> Space:
+        """Made of uninitialised memory."""
+        mass[:, -1] = 0.0
+        mass[:, -1, 1] = 1.0
+        coefficients = found.reshape(mass.shape)[:, :-1].swapaxes(1, 2)
+        return cls(Factors(space), mass, mass.reshape(found.shape), weight, found, coefficients)
+
+
+def on_grid(xp: Any, rule: Rule, a: Any, closest: Any, slope: Any) -> tuple[Any, Any]:
+    """log p (N,) in float64, and a factor (N,) times which the slope (N, C) is written.
+
+    In numpy or in torch. The closest margins (N,), in float64, stand in the targets' columns too,
+    and there the slope is that of the closest rival. It may take the place of the margins.
+    """
+    count, classes = slope.shape
+    most = rows_at_once("numpy" if xp is np else slope.device.type, count, classes, len(rule.u))
+    # What turns p into a sum of weights: the row's own factor, and the distance of the nodes.
+    scale = xp.exp(0.5 * closest * closest + rule.log_scale)
+    limit = AHEAD * scale
+    if rule.is_sure:
+        # The nodes hold all of 1 - p, but not all of p.
+        limit[closest > rule.sure] = 0.0
+    total, missed = xp.empty_like(closest), xp.zeros_like(closest)
+    arrays = a, closest, limit, slope, total, missed
+    for start in range(0, count, most):
+        part = slice(start, start + most)
+        _write(xp, rule, *(array[part] for array in arrays))
+    log_p = xp.log(total / scale)
+    if xp.count_nonzero(missed):
+        log_p = xp.where(missed > 0, xp.log1p(-missed), log_p)
+        total = xp.where(missed > 0, scale * (1.0 - missed), total)
+    return log_p, total
+
+
+def _write(
+    xp: Any, rule: Rule, a: Any, closest: Any, limit: Any, slope: Any, total: Any, missed: Any
+) -> None:
+    """Write slope and total of some rows, and of those with a total above a limit 1 - p."""
+    factors, mass, flat, weight, found, coefficients = _space(xp, rule, *slope.shape)
+    xp.subtract(a, (closest + rule.half)[:, None], out=factors.x)
+    factors.write(xp, rule.half, rule.end if rule.is_cut else None)
+    factors.moments(xp, mass[:, :-1])
+    mass[:, -1, 0] = closest
+    _product(xp, flat, rule.exponent, weight)
+    xp.maximum(weight, rule.least, out=weight)
+    xp.exp(weight, out=weight)
+    _product(xp, weight, rule.hazard, found)
+    slope[...] = factors.read(xp, coefficients)
+    total[...] = found[:, -WIDTH]
+    ahead = total > limit
+    if xp.count_nonzero(ahead):
+        missed[ahead] = _missed(xp, rule, flat[ahead], closest[ahead])
+
+
+def _product(xp: Any, a: Any, b: Any, out: Any) -> None:
+    """Write a product of matrices, by parts so small that numpy's BLAS starts no threads."""
+    most = len(a) if xp is torch else max(8, ONE_THREAD // b.size // 8 * 8)
+    for start in range(0, len(a), most):
+        part = slice(start, start + most)
+        xp.matmul(a[part], b, out=out[part])
+
+
+def _space(xp: Any, rule: Rule, rows: int, classes: int) -> Space:
+    """Memory for so many rows: what the thread keeps for numpy, new for torch."""
+    groups = rule.degree + 1
+    shapes = (
+        (rule.degree + BESIDE, rows, classes),
+        (rows, groups, WIDTH),
+        (rows, len(rule.u)),
+        (rows, groups * WIDTH),
+    )
+    return ROOM.of(Space.of, shapes) if xp is np else Space.of(*map(rule.u.new_empty, shapes))
+
+
+def _missed(xp: Any, rule: Rule, mass: Any, closest: Any) -> Any:
+    """1 - p of rows that are ahead (N,), from the integral of 1 - e^L."""
+    height = mass[:, :-WIDTH] @ rule.log_cdf - rule.alone
+    bell = xp.exp(-0.5 * (rule.u - closest[:, None]) ** 2 - rule.log_scale)
+    return -(xp.expm1(height) * bell).sum(1)
