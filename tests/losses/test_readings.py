@@ -152,3 +152,38 @@ def test_the_softmax_at_once_is_the_softmax_step_by_step():
     for sigma in (-1.0, 0.0, float("nan")):
         with pytest.raises(ValueError, match="sigma must be a positive number"):
             hitrate.exact_loss(LOGITS, TARGET, sigma, noise="gumbel")
+
+
+@pytest.mark.parametrize("classes", [2, 6])
+@pytest.mark.parametrize("noise", ["normal", "gumbel"])
+def test_a_graph_that_is_kept_gives_its_gradient_again(noise, classes):
+    z = LOGITS[:, :classes].clone().requires_grad_()
+    target = TARGET.clamp(max=classes - 1)
+    rows = hitrate.exact_loss(z, target, noise=noise, reduction="none")
+    above = torch.linspace(1, 2, len(rows))
+    first, second = (torch.autograd.grad(rows, z, above, retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(first, second)
+    # All rows' gradients in one call.
+    each = torch.autograd.grad(rows, z, torch.eye(len(rows)), is_grads_batched=True)[0]
+    torch.testing.assert_close((each * above[:, None, None]).sum(0), first)
+
+
+def test_weights_that_change_before_the_gradient_are_complained_about():
+    weight, z = torch.ones(6), LOGITS.clone().requires_grad_()
+    loss = hitrate.exact_loss(z, TARGET, weight=weight)
+    weight += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("classes", [2, 5, 50])
+@pytest.mark.parametrize("noise", ["normal", "gumbel"])
+def test_tensors_that_are_made_elsewhere_by_default_do_not_matter(noise, classes):
+    z, target = torch.randn(20, classes, requires_grad=True), torch.zeros(20, dtype=torch.long)
+    with torch.device("meta"):
+        found = hitrate.exact_loss(z, target, 0.83, noise=noise)
+        found.backward()
+        accuracy = hitrate.log_expected_accuracy(z, target, 0.83, noise=noise)
+    assert accuracy.isfinite().all()
+    assert torch.equal(found, hitrate.exact_loss(z, target, 0.83, noise=noise))
+    assert z.grad.isfinite().all()

@@ -108,6 +108,26 @@ def test_the_grid_errs_by_rounding_wherever_the_rivals_are(places, classes):
         assert error.max() < 5e-6
 
 
+@pytest.mark.parametrize("margin", [None, 1.5])
+@pytest.mark.parametrize("sigma", [1.0, 0.7])
+@pytest.mark.parametrize("classes", [2, 3, 10, 100])
+def test_a_loss_and_its_gradient_are_as_accurate(classes, sigma, margin):
+    generator = torch.Generator().manual_seed(classes)
+    logits = torch.randn(20, classes, generator=generator)
+    target = torch.randint(classes, (20,), generator=generator)
+    x = logits.requires_grad_()
+    loss = hitrate.exact_loss(x, target, sigma, margin=margin, link="log", reduction="none")
+    (gradient,) = torch.autograd.grad(loss.sum(), x)
+    for n, y in enumerate(target.tolist()):
+        distance = np.delete((logits[n, y] - logits[n]).detach().double().numpy(), y)
+        free = distance < (np.inf if margin is None else margin)
+        log_p, slope = log_p_and_slope(np.where(free, distance, margin or 0.0) / sigma)
+        pull = slope * free / sigma
+        expected = np.insert(pull, y, -pull.sum())
+        assert loss[n].item() == pytest.approx(-log_p, rel=1e-6)
+        assert gradient[n].numpy() == pytest.approx(expected, abs=1e-6 * slope.sum() / sigma)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("margin", [1.0, 3.0, 6.0, 10.0])
 def test_one_minus_p_keeps_its_relative_accuracy_near_p_of_1(margin, dtype):

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from hitrate.losses.asked import Asked, step_by_step
+from hitrate.losses.margins_in_numpy import Found, by_moments, by_two_classes, places
 from hitrate.losses.numpy_links import in_numpy
 from hitrate.losses.reduction import REDUCTIONS, Batch, Options
 from hitrate.probability import arguments
@@ -24,11 +25,15 @@ from hitrate.probability.arguments import Core, is_number
 from hitrate.probability.autograd import LogProbability, Margined
 from hitrate.probability.dispatch import is_transformed
 from hitrate.probability.execution import BLOCK, full_precision
+from hitrate.probability.methods.closed_forms import two_classes
+from hitrate.probability.methods.gridded import gridded
 
 Array = npt.NDArray[Any]
 
 # Below, numbers lose digits.
 SMALL = {torch.float32: 1e-30, torch.float64: 1e-290}
+# Methods of a noise that have a twin in numpy for usual numbers.
+QUICK = {gridded: by_moments, two_classes: by_two_classes}
 # Scores up to here have exponentials, and ratios of them, that float32 holds.
 USUAL = 30.0
 
@@ -83,56 +88,73 @@ def loss_at_once(asked: Asked, way: str) -> Tensor:
 
 
 class LossAtOnce(torch.autograd.Function):
-    """The loss, which keeps what its gradient is made of."""
+    """The loss, which keeps its gradient."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, rest: list[Any], way: str) -> Tensor:
-        """The value, and two factors of the gradient: one per class, one per row."""
-        sigma, link, core, options, call = rest
-        numbers = link.numbers
-        # As in torch, what is infinite or not a number shows in the loss, and nowhere else.
-        with np.errstate(all="ignore"):
-            classes, ignored = _classes(target, logits.shape[1], options, call)
-            if way == "softmax":
-                log_p, pull, share = _softmax(logits, classes, sigma)
-                value, slope = in_numpy(link.formula)(log_p, *map(float, numbers))  # type: ignore[misc]
-                slope = slope * share
-            else:
-                found, pull = _by_margins(logits, classes, sigma, core, way)
-                value, slope = (part.numpy() for part in link.formula(found, *numbers))
-            part, total, out = _parts(classes, ignored, options, logits)
-            if part is not None:
-                value, slope = value * part, slope * part
-            if out is not None:
-                # Without part in the loss a row adds nothing, be it infinite or not a number.
-                value, slope = np.where(out, 0.0, value), np.where(out, 0.0, slope)
-                pull[out] = 0.0
-            if options.reduction != "none" and way == "softmax":
-                value = np.add.reduce(value)
-            elif options.reduction != "none":
-                # Where it costs little, as step by step to the last digit.
-                value = torch.from_numpy(value).sum().numpy()
-            if options.reduction == "mean":
-                value, slope = value / total, slope / (total or 1.0)
-        dtype = pull.dtype
+        """The value, with the gradient for later."""
+        value, gradient = _value_and_gradient(logits, target, rest, way)
         # Numbers that move too: the gradient has to be of the value that they gave.
+        numbers = *rest[1].numbers, rest[3].weight
         moving = [number for number in numbers if isinstance(number, Tensor)]
-        factors = torch.from_numpy(pull), torch.from_numpy(np.asarray(slope, dtype)[:, None])
-        ctx.save_for_backward(logits, target, *factors, *moving)
-        ctx.rest = rest
-        return torch.from_numpy(np.asarray(value, dtype))
+        ctx.save_for_backward(logits, target, *moving)
+        ctx.kept, ctx.rest, ctx.way = [gradient], rest, way
+        return value
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient, in steps if it will be differentiated itself."""
-        logits, target, pull, slope, *_ = ctx.saved_tensors
+        logits, target, *_ = ctx.saved_tensors
         rest = (None, None, None)
-        if not torch.is_grad_enabled():
-            above = upstream[:, None] if upstream.dim() else upstream
-            return pull * (slope * above), *rest
-        sigma, link, core, options, call = ctx.rest
-        loss = step_by_step(Batch.of(logits, target, options, call), sigma, link, core)
-        return torch.autograd.grad(loss, logits, upstream, create_graph=True)[0], *rest
+        if torch.is_grad_enabled():
+            sigma, link, core, options, call = ctx.rest
+            loss = step_by_step(Batch.of(logits, target, options, call), sigma, link, core)
+            return torch.autograd.grad(loss, logits, upstream, create_graph=True)[0], *rest
+        # The first to ask is given the memory itself: fresh memory costs as much as all sums. On a
+        # graph that was retained, the gradient is found anew.
+        if ctx.kept:
+            gradient = ctx.kept.pop()
+        else:
+            _, gradient = _value_and_gradient(logits, target, ctx.rest, ctx.way)
+        above = upstream[:, None] if upstream.dim() else upstream
+        if is_transformed(upstream) or torch._C._functorch.is_legacy_batchedtensor(upstream):
+            # Several upstreams at once share the gradient.
+            return gradient * above, *rest
+        if upstream.dim() or float(upstream) != 1.0:
+            gradient *= above
+        return gradient, *rest
+
+
+def _value_and_gradient(
+    logits: Tensor, target: Tensor, rest: list[Any], way: str
+) -> tuple[Tensor, Tensor]:
+    """The loss, and its gradient (N, C); of rows, if they are not added up."""
+    sigma, link, core, options, call = rest
+    # As in torch, what is infinite or not a number shows in the loss, and nowhere else.
+    with np.errstate(all="ignore"):
+        classes, ignored = _classes(target, logits.shape[1], options, call)
+        if way == "softmax":
+            log_p, gradient, share = _softmax(logits, classes, sigma)
+        else:
+            log_p, gradient, share = _by_margins(logits, classes, sigma, core, way)
+        pull = gradient.numpy()
+        dtype = pull.dtype
+        formula: Any = in_numpy(link.formula)
+        value, slope = formula(log_p, *map(float, link.numbers))
+        value, slope = value.astype(dtype, copy=False), slope * share
+        part, total, out = _parts(classes, ignored, options, logits)
+        if part is not None:
+            value, slope = value * part, slope * part
+        if out is not None:
+            # Without part in the loss a row adds nothing, be it infinite or not a number.
+            value, slope = np.where(out, 0.0, value), np.where(out, 0.0, slope)
+            pull[out] = 0.0
+        if options.reduction != "none":
+            value = dtype.type(np.add.reduce(value, dtype=log_p.dtype))
+        if options.reduction == "mean":
+            value, slope = value / dtype.type(total), slope / (total or 1.0)
+        pull *= slope.astype(dtype)[:, None]
+    return torch.from_numpy(np.asarray(value, dtype)), gradient
 
 
 def _classes(
@@ -149,16 +171,16 @@ def _classes(
     return classes, ignored if ignored.any() else None
 
 
-def _softmax(logits: Tensor, classes: Array, sigma: float) -> tuple[Array, Array, Array]:
-    """log p (N,), and two factors of its gradient: pull (N, C) and share (N,)."""
+def _softmax(logits: Tensor, classes: Array, sigma: float) -> tuple[Array, Tensor, Array]:
+    """log p (N,), and two factors of its gradient: one per class (N, C), and one per row (N,)."""
     scores = logits if sigma == 1 else logits / sigma
     # Torch shares larger work among threads.
-    odds = _exponentials(scores.numpy()) if scores.numel() < BLOCK else None
-    is_plain = odds is not None
-    if odds is None:
-        odds = torch.softmax(scores, 1).contiguous().numpy()
-    # The targets' places, as the numbers lie in memory.
-    own_place = np.arange(0, odds.size, odds.shape[1]) + classes
+    found = _exponentials(scores) if scores.numel() < BLOCK else None
+    is_plain = found is not None
+    if found is None:
+        found = torch.softmax(scores, 1).contiguous()
+    odds = found.numpy()
+    own_place = places(found.shape, classes)
     flat = odds.reshape(-1)
     own = flat[own_place]
     flat[own_place] = 0.0
@@ -170,27 +192,32 @@ def _softmax(logits: Tensor, classes: Array, sigma: float) -> tuple[Array, Array
         column = torch.from_numpy(classes)[:, None]
         behind = torch.log_softmax(scores, 1).gather(1, column)[:, 0].numpy()
         log_p = np.where(own > SMALL[logits.dtype], log_p, behind)
-    return log_p, odds, (-1 / sigma) / (own + others)
+    return log_p, found, (-1 / sigma) / (own + others)
 
 
-def _by_margins(
-    logits: Tensor, classes: Array, sigma: float, core: Core, way: str
-) -> tuple[Tensor, Array]:
-    """log p (N,) and its gradient (N, C), by a method of the noise."""
+def _by_margins(logits: Tensor, classes: Array, sigma: float, core: Core, way: str) -> Found:
+    """log p (N,), and two factors of its gradient: per class (N, C), and per row or for all."""
     noise = arguments.noise_named(core.noise, "")
+    quick = QUICK.get(getattr(noise, way))
+    assert not isinstance(core.margin, Tensor)
+    found = quick(logits, classes, sigma, core.margin) if quick and logits.is_contiguous() else None
+    if found is not None:
+        return found
     steps = Margined(getattr(noise, way))
     column = logits.new_full((), sigma).expand(len(classes), 1)
     with full_precision(logits) if torch.is_autocast_enabled("cpu") else nullcontext():
         log_p, gradient, _ = LogProbability.forward(
             logits, torch.from_numpy(classes), column, core.margin, False, noise, steps
         )
-    return log_p, gradient.numpy()
+    return log_p.double().numpy(), gradient, 1.0
 
 
-def _exponentials(scores: Array) -> Array | None:
+def _exponentials(scores: Tensor) -> Tensor | None:
     """Of scores of usual size, where all of their ratios are numbers too."""
-    if np.maximum.reduce(scores, None) < USUAL and np.minimum.reduce(scores, None) > -USUAL:
-        found: Array = np.exp(scores, order="C")
+    x = scores.numpy()
+    if np.maximum.reduce(x, None) < USUAL and np.minimum.reduce(x, None) > -USUAL:
+        found = torch.empty_like(scores, memory_format=torch.contiguous_format)
+        np.exp(x, out=found.numpy())
         return found
     return None
 
