@@ -30,6 +30,7 @@ from hitrate.probability.methods.gridded import gridded
 
 Array = npt.NDArray[Any]
 
+PLAIN = (Tensor, torch.nn.Parameter)
 # Below, numbers lose digits.
 SMALL = {torch.float32: 1e-30, torch.float64: 1e-290}
 # Methods of a noise that have a twin in numpy for usual numbers.
@@ -44,7 +45,7 @@ def why_not(asked: Asked) -> str:
     The dispatch knows the rest.
     """
     logits, target, sigma, link, core, options, _ = asked
-    if type(logits) not in (Tensor, torch.nn.Parameter) or is_transformed(logits):
+    if type(logits) not in PLAIN or is_transformed(logits):
         return "logits of this type go step by step"
     if logits.dim() != 2:
         return "the rows lie next to each other"
@@ -80,11 +81,52 @@ def why_not(asked: Asked) -> str:
 
 def loss_at_once(asked: Asked, way: str) -> Tensor:
     """The loss of rows with a class each, for which nothing speaks against it."""
-    logits, target, *rest = asked
+    return _at_once(asked.logits, asked.target, list(asked[2:]), way)
+
+
+def _at_once(logits: Tensor, target: Tensor, rest: list[Any], way: str) -> Tensor:
     if logits.dtype not in SMALL:
         logits = logits.float()
     loss: Tensor = LossAtOnce.apply(logits, target, rest, way)  # type: ignore[no-untyped-call]
     return loss
+
+
+class ReadyAtOnce:
+    """What a Module keeps for batches like one that went this way; see `ready.Ready`, of kernels.
+
+    Parameters
+    ----------
+    asked : Asked
+        Nothing speaks against this way, and sigma is a number that does not move.
+    way : str
+    """
+
+    def __init__(self, asked: Asked, way: str) -> None:
+        logits, target, self.sigma, link, _, options, _ = asked
+        self._rest, self._way = list(asked[2:]), way
+        self._classes, self._dtype, self._target_dtype = logits.shape[1], logits.dtype, target.dtype
+        numbers = *vars(link).values(), options.weight
+        self.watched = tuple(number for number in numbers if isinstance(number, Tensor))
+
+    def serves(self, logits: Tensor, target: Tensor) -> bool:
+        """Whether others are like those that it was made for."""
+        return (
+            type(logits) in PLAIN
+            and type(target) is Tensor
+            and logits.dtype is self._dtype
+            and target.dtype is self._target_dtype
+            and logits.dim() == 2
+            and logits.shape[1] == self._classes
+            and target.shape == logits.shape[:1]
+            and len(target) > 0
+            and logits.is_cpu
+            and target.is_cpu
+            and not is_transformed(logits)
+        )
+
+    def __call__(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The loss."""
+        return _at_once(logits, target, self._rest, self._way)
 
 
 class LossAtOnce(torch.autograd.Function):

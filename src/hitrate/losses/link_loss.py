@@ -17,7 +17,7 @@ from hitrate.links import Link
 from hitrate.losses import fused
 from hitrate.losses.asked import Asked, step_by_step
 from hitrate.losses.base import ClassificationLoss, floating, split_options
-from hitrate.losses.few_operations import loss_at_once
+from hitrate.losses.few_operations import ReadyAtOnce, loss_at_once
 from hitrate.losses.normalization import Normalization, normalize_logits
 from hitrate.losses.ready import Ready
 from hitrate.losses.reduction import Batch, LossOptions
@@ -26,6 +26,9 @@ from hitrate.probability import class_probabilities
 from hitrate.probability.arguments import Core, is_moving, noise_named
 from hitrate.probability.dispatch import Choice, is_transformed
 from hitrate.probability.noises import GUMBEL
+
+# What a Module keeps of a batch: for kernels, or for few operations on a CPU.
+Kept = Ready | ReadyAtOnce
 
 
 class Call(NamedTuple):
@@ -44,10 +47,10 @@ class Call(NamedTuple):
 def link_loss(
     asked: Asked,
     normalization: Normalization | None = None,
-    keep: Callable[[Ready], None] | None = None,
+    keep: Callable[[Kept], None] | None = None,
 ) -> Tensor:
-    """A link of log p; what was found out for kernels goes to `keep`."""
-    options = asked.options
+    """A link of log p; what was found out about the batch goes to `keep`."""
+    options, is_moved = asked.options, isinstance(asked.sigma, Tensor)
     if not _may_fuse(asked):
         asked = _with_a_number(asked)
     normalized = normalization is not None and normalization.is_on
@@ -70,6 +73,8 @@ def link_loss(
         keep = keep if batch is None else None
         if choice.at_once:
             loss = loss_at_once(rows, choice.way)
+            if keep is not None and not is_moved:
+                keep(ReadyAtOnce(rows, choice.way))
         else:
             loss = fused.fused_loss(rows, keep=keep)
         per_row = batch is not None and options.reduction == "none"
@@ -197,7 +202,7 @@ class LinkLoss(ClassificationLoss):
             return ready(input, target)
         return link_loss(self.asked(input, target), keep=self.keep)
 
-    def ready_for(self, input: Tensor, target: Tensor) -> Ready | None:
+    def ready_for(self, input: Tensor, target: Tensor) -> Kept | None:
         """What an earlier call with a batch like this one found out, if it still holds."""
         kept = None if torch.compiler.is_compiling() else self.__dict__.get("_kept")
         if kept is None:
@@ -207,7 +212,7 @@ class LinkLoss(ClassificationLoss):
         same = len(there := self._tensors()) == len(tensors) and all(map(is_, there, tensors))
         return ready if same and ready.serves(input, target) else None
 
-    def keep(self, ready: Ready) -> None:
+    def keep(self, ready: Kept) -> None:
         """Keep what was found out, if nothing but this Module's own tensors is in it."""
         tensors = self._tensors()
         used = [tensor for tensor in (*ready.watched, ready.sigma) if isinstance(tensor, Tensor)]
