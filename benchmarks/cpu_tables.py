@@ -43,8 +43,9 @@ def markdown(results: dict[str, Any]) -> str:
             *lines,
             "Forward and backward of a float32 batch of 256 rows; ratios to torch's cross entropy "
             f"are medians over {min(rounds)} to {max(rounds)} interleaved rounds within one run. "
-            "Memory is the peak beyond the logits: the gradient, two buffers of the logits' size "
-            "and a workspace of fixed size. The paper's sampler takes 16 samples; it is ours, "
+            "Memory is the peak beyond the logits: the gradient and copies of the logits' size; a "
+            "workspace of up to 4 MiB, which a thread keeps, is not in it. "
+            "The paper's sampler takes 16 samples; it is ours, "
             f"{beside_the_authors()} "
             f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}, Python "
             f"{machine['python']}. Quartiles, other shapes and errors: "
