@@ -31,7 +31,7 @@ LAYERS = {
         ("report",),
         ("compare", "studies"),
         ("datasets", "models", "pictures", "statistics", "training"),
-        ("runs", "tables"),
+        ("metrics", "runs", "tables"),
         ("bad_input", "wording"),
         (FACADE,),
     ),
