@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hitrate_lab.cli.ending import FAILED, STOPPED, complain, ends_well
-from hitrate_lab.cli.options import TRIALS, DataDir, Json, Seed, Target, Trials, names
+from hitrate_lab.cli.options import (
+    METRIC,
+    TRIALS,
+    DataDir,
+    Json,
+    Metric,
+    Seed,
+    Target,
+    Trials,
+    names,
+)
 
 if TYPE_CHECKING:
     from hitrate_lab.tables import Table
@@ -43,6 +53,7 @@ def compare(
     repeats: Annotated[int, typer.Option(help="How often rows are dealt into folds.")] = 2,
     trials: Trials = TRIALS,
     seed: Seed = 0,
+    metric: Metric = METRIC,
     time_budget: Annotated[
         float | None,
         typer.Option(
@@ -67,12 +78,16 @@ def compare(
     """
     from hitrate_lab.bad_input import BadInput
     from hitrate_lab.compare import Interrupted
+    from hitrate_lab.metrics import metric_named
     from hitrate_lab.tables import read_table
 
+    metric_named(metric)
     tables = [read_table(each, target, data_dir=data_dir) for each in data]
     doubled = {table.name for table in tables if sum(t.name == table.name for t in tables) > 1}
     if doubled:
         raise BadInput(f"two tables are named {min(doubled)!r}; give their files other names")
+    for table in tables:
+        metric_named(metric, len(table.classes))
     folder = out or Path(f"hitrate-{tables[0].name if len(tables) == 1 else 'comparisons'}")
     options = {
         "models": names(models, "--models"),
@@ -81,6 +96,7 @@ def compare(
         "repeats": repeats,
         "trials": trials,
         "seed": seed,
+        "metric": metric,
         "time_budget": time_budget,
         "jobs": jobs,
         "retry": retry,
@@ -116,6 +132,7 @@ def compare(
             words += ["--data-dir", str(data_dir)] if data_dir else []
             words += ["--trials", str(trials)] if trials != TRIALS else []
             words += ["--seed", str(seed)] if seed else []
+            words += ["--metric", metric] if metric != METRIC else []
             words += ["--method", advised, "--out", str(folder / "model")]
             print(f"Next:   {shlex.join(words)}")
     if stopped:
@@ -132,11 +149,13 @@ def _one(table: Table, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
 
     from hitrate_lab.cli.watching import ComparisonWatcher
     from hitrate_lab.compare import compare as compared
+    from hitrate_lab.metrics import METRICS
     from hitrate_lab.models.methods import methods
 
     labels = {each.name: each.label for each in methods(options["models"], options["losses"])}
     command = shlex.join(["hitrate", *sys.argv[1:]])
-    with ComparisonWatcher(table.name, labels, Console(stderr=True, highlight=False)) as watcher:
+    console, metric = Console(stderr=True, highlight=False), METRICS[options["metric"]]
+    with ComparisonWatcher(table.name, labels, console, metric) as watcher:
         return compared(
             table, store=folder / "runs.sqlite", observer=watcher, command=command, **options
         )

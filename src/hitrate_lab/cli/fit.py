@@ -11,7 +11,17 @@ from typing import Annotated
 import typer
 
 from hitrate_lab.cli.ending import complain, ends_well
-from hitrate_lab.cli.options import TRIALS, DataDir, Json, Overwrite, Seed, Target, Trials
+from hitrate_lab.cli.options import (
+    METRIC,
+    TRIALS,
+    DataDir,
+    Json,
+    Metric,
+    Overwrite,
+    Seed,
+    Target,
+    Trials,
+)
 
 
 @ends_well
@@ -24,6 +34,7 @@ def fit(
     ] = "linear/exact",
     trials: Trials = TRIALS,
     seed: Seed = 0,
+    metric: Metric = METRIC,
     data_dir: DataDir = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -50,7 +61,7 @@ def fit(
             if "Warning: " in what:
                 warned.append(what)
 
-        model = fit_table(table, method, seed=seed, trials=trials, progress=say)
+        model = fit_table(table, method, seed=seed, trials=trials, metric=metric, progress=say)
     for each in warned:
         complain(f"note: {each}")
     right = model.predict(table.features) == table.target.to_numpy()

@@ -10,6 +10,7 @@ import typer
 from hitrate_lab.bad_input import BadInput
 
 TRIALS = 4
+METRIC = "accuracy"
 
 Target = Annotated[
     str | None,
@@ -23,6 +24,13 @@ DataDir = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Of all that is random.")]
+Metric = Annotated[
+    str,
+    typer.Option(
+        help="What parameters are chosen and methods ranked by: accuracy, balanced_accuracy, "
+        "macro_f1, log_loss, ...; a name that is none lists all."
+    ),
+]
 Trials = Annotated[int, typer.Option(help="Parameters that each method may try, 1 to 12.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to stdout.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]

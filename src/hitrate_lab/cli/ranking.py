@@ -10,43 +10,64 @@ from rich.table import Table
 from rich.text import Text
 
 from hitrate_lab.bad_input import printable
+from hitrate_lab.metrics import METRICS, Description, described_metric
 from hitrate_lab.wording import duration
+
+
+def value_text(metric: Description, value: float) -> str:
+    """A mean with four digits that count."""
+    return f"{metric.plain(value, 2)} %" if metric.is_share else metric.plain(value, 4)
 
 
 def ranking(document: dict[str, Any]) -> Table:
     """The methods, best first, with intervals, tests and times."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("", "method", "accuracy", "95 % interval", "vs baseline", "p", "fit"):
-        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
-    most = max(method["accuracy"]["n"] for method in document["methods"])
+    metric = described_metric(document)
+    # What is asked for has its interval; accuracy is told in any case.
+    told = [] if metric.is_default else ["accuracy"]
+    heads = ["", "method", metric.words, "95 % interval", "vs baseline", "p", *told, "fit"]
+    for name in heads:
+        table.add_column(Text(name), justify="left" if name == "method" else "right", no_wrap=True)
+    most = max(method[metric.key]["n"] for method in document["methods"])
     for rank, method in enumerate(document["methods"], 1):
-        accuracy, difference = method["accuracy"], method["difference"]
+        score, difference = method[metric.key], method["difference"]
         label = method["label"]
-        if accuracy["mean"] is None:
-            table.add_row(str(rank), Text(label), "-", "-", "-", "-", "-")
+        if score["mean"] is None:
+            table.add_row(str(rank), Text(label), *["-"] * (len(heads) - 2))
             continue
-        if accuracy["n"] < most:
-            label += f" ({accuracy['n']} of {most} folds)"
+        if score["n"] < most:
+            label += f" ({score['n']} of {most} folds)"
         gain, p = "baseline" if method["name"] == document["baseline"] else "-", "-"
         if difference is not None:
-            gain = f"{100 * difference['mean']:+.1f}"
-            if difference["low"] is not None:
-                gain += f" [{100 * difference['low']:.1f}, {100 * difference['high']:.1f}]"
+            gain = _gain(metric, difference)
             if difference["p_holm"] is not None:
                 p = f"{difference['p_holm']:.3f}" if difference["p_holm"] >= 0.001 else "<0.001"
         interval = "-"
-        if accuracy["low"] is not None:
-            interval = f"{100 * accuracy['low']:.1f} to {100 * accuracy['high']:.1f}"
+        if score["low"] is not None:
+            digits = 1 if metric.is_share else 3
+            interval = " to ".join(metric.plain(score[end], digits) for end in ("low", "high"))
         table.add_row(
             str(rank),
             Text(label),
-            f"{100 * accuracy['mean']:.2f} %",
+            value_text(metric, score["mean"]),
             interval,
             Text(gain),
             p,
+            *(value_text(METRICS[name], method[name]["mean"]) for name in told),
             duration(method["fit_seconds"]),
         )
     return table
+
+
+def _gain(metric: Description, difference: dict[str, Any]) -> str:
+    """The difference to the baseline, and its interval."""
+    digits = 1 if metric.is_share else 2
+    text = metric.plain(difference["mean"], digits)
+    text = text if text.startswith("-") else f"+{text}"
+    if difference["low"] is None:
+        return text
+    low, high = (metric.plain(difference[end], digits) for end in ("low", "high"))
+    return f"{text} [{low}, {high}]"
 
 
 class _Console(Console):

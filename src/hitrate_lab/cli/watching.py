@@ -13,6 +13,8 @@ from rich.text import Text
 
 from hitrate_lab.bad_input import printable
 from hitrate_lab.cli.ending import complain
+from hitrate_lab.cli.ranking import value_text
+from hitrate_lab.metrics import METRICS, Description
 from hitrate_lab.runs.events import run_name
 from hitrate_lab.wording import duration
 
@@ -66,11 +68,17 @@ class Watcher:
 class ComparisonWatcher(Watcher):
     """Of `compare`: a live table of methods, or a line for each tenth of the runs."""
 
-    def __init__(self, title: str, labels: dict[str, str], console: Console) -> None:
+    def __init__(
+        self,
+        title: str,
+        labels: dict[str, str],
+        console: Console,
+        metric: Description = METRICS["accuracy"],
+    ) -> None:
         live = Live(self, console=console, refresh_per_second=4, transient=True)
         super().__init__(title, console, live)
-        self._labels = labels
-        self._accuracies: dict[str, list[float]] = {name: [] for name in labels}
+        self._labels, self._metric = labels, metric
+        self._scores: dict[str, list[float]] = {name: [] for name in labels}
         self._failed: dict[str, int] = {name: 0 for name in labels}
         self._running: dict[tuple[str, int, int], None] = {}
         self._told = 0
@@ -86,12 +94,12 @@ class ComparisonWatcher(Watcher):
 
     def __rich__(self) -> Group:
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for name in ("method", "folds", "accuracy so far", ""):
+        for name in ("method", "folds", f"{self._metric.words} so far", ""):
             table.add_column(name, justify="left" if name == "method" else "right")
         running = {name for name, _, _ in self._running}
         for name, label in self._labels.items():
-            seen = self._accuracies[name]
-            mean = f"{100 * sum(seen) / len(seen):.2f} %" if seen else "-"
+            seen = self._scores[name]
+            mean = value_text(self._metric, sum(seen) / len(seen)) if seen else "-"
             state = "running" if name in running else ""
             if self._failed[name]:
                 state = f"{self._failed[name]} failed {state}"
@@ -122,7 +130,7 @@ class ComparisonWatcher(Watcher):
         else:
             self._running.pop(run, None)
         if event.kind == "finished" and event.result is not None:
-            self._accuracies[spec["method"]].append(event.result["accuracy"])
+            self._scores[spec["method"]].append(event.result[self._metric.key])
         elif event.kind == "failed":
             self._failed[spec["method"]] += 1
 

@@ -1,4 +1,4 @@
-"""Which way of training is the most accurate on a table: repeated cross-validation with tuning."""
+"""Which way of training is the best on a table: repeated cross-validation with tuning."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hitrate_lab.bad_input import BadInput
 from hitrate_lab.compare.document import Settings, document
 from hitrate_lab.compare.folds import codes, possible_folds
 from hitrate_lab.compare.one_run import planned_run
+from hitrate_lab.metrics import DEFAULT, metric_named
 from hitrate_lab.runs.environment import now, processor, versions
 from hitrate_lab.runs.events import Event
 from hitrate_lab.runs.lock import only_one
@@ -43,6 +44,7 @@ def compare(
     repeats: int = 2,
     trials: int = 4,
     seed: int = 0,
+    metric: str = DEFAULT,
     time_budget: float | None = None,
     jobs: int | None = None,
     retry: bool = False,
@@ -72,6 +74,8 @@ def compare(
     trials : int
         Candidates of each method; 1 is its default, untuned.
     seed : int
+    metric : str
+        Of `hitrate_lab.metrics.METRICS`: what candidates are chosen and methods ranked by.
     time_budget : float, optional
         Seconds after which no run begins, but for each method's first.
     jobs : int, optional
@@ -94,7 +98,9 @@ def compare(
         At Ctrl-C, with the document of what is done.
     """
     begun, started = time.perf_counter(), now()
-    settings = _settings(table, models, losses, folds, repeats, trials, seed, time_budget, jobs)
+    settings = _settings(
+        table, models, losses, folds, repeats, trials, seed, metric, time_budget, jobs
+    )
     plan = plan_of(table, settings)
     tell = observer or (lambda event: None)
 
@@ -142,6 +148,7 @@ def plan_of(table: Table, settings: Settings) -> list[dict[str, Any]]:
             "repeat": repeat,
             "fold": fold,
             "seed": settings.seed,
+            **settings.metric.specification,
         }
         for repeat in range(settings.repeats)
         for fold in range(settings.folds)
@@ -157,6 +164,7 @@ def _settings(
     repeats: int,
     trials: int,
     seed: int,
+    metric: str,
     time_budget: float | None,
     jobs: int | None,
 ) -> Settings:
@@ -178,11 +186,23 @@ def _settings(
         repeats=repeats,
         trials=trials,
         seed=seed,
+        metric=metric_named(metric, len(table.classes)),
         time_budget=time_budget,
         notes=() if note is None else (note,),
     )
+    if settings.metric.needs_probabilities:
+        _refuse_without_probabilities(settings)
     most = len(settings.methods) * possible * repeats
     return replace(settings, jobs=min(jobs or joblib.cpu_count(), most))
+
+
+def _refuse_without_probabilities(settings: Settings) -> None:
+    for method in settings.methods:
+        model = method.build(method.candidates(1, 1)[0], 0)
+        if not hasattr(model, "predict_proba"):
+            raise BadInput(
+                f"metric {settings.metric.name!r} needs probabilities, and {method.name} has none"
+            )
 
 
 def _run_missing(
@@ -213,7 +233,7 @@ def _run_missing(
     waiting = iter(missing)
     for _, spec in zip(range(settings.jobs), waiting, strict=False):
         happened("started", spec)
-    content = (table.features, codes(table), len(table.classes))
+    content = (table.features, codes(table), len(table.classes), settings.metric)
     for outcome in outcomes(planned_run, content, missing, settings.jobs, deadlines):
         spec = missing[outcome.number]
         done += _kept(runs, spec, outcome)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hitrate_lab.compare.advice import advise, paired
 from hitrate_lab.compare.folds import codes
+from hitrate_lab.metrics import BINS, DEFAULT, METRICS, Metric, bins
 from hitrate_lab.models.methods import BASELINE, MODELS, Method, methods
 from hitrate_lab.runs.store import Failure, Run
 from hitrate_lab.statistics import corrected_estimate, holm
@@ -22,7 +23,6 @@ from hitrate_lab.tables import Table
 Array = NDArray[Any]
 
 FORMAT, VERSION = "hitrate comparison", 1
-BINS = 10
 # What a page can show.
 MOST_ROWS, MOST_COLUMNS = 200, 40
 
@@ -40,6 +40,7 @@ class Settings:
     time_budget: float | None = None
     jobs: int = 1
     notes: tuple[str, ...] = ()
+    metric: Metric = METRICS[DEFAULT]
 
     @property
     def methods(self) -> list[Method]:
@@ -73,6 +74,7 @@ def document(
     """
     classes = table.classes
     target = codes(table)
+    metric = settings.metric
     every = settings.methods
     # A comparison without cross entropy has the first method to compare with.
     names = [method.name for method in every]
@@ -86,11 +88,12 @@ def document(
             target,
             len(classes),
             settings.folds,
+            metric,
         )
         for method in every
     ]
-    _add_differences(entries, baseline, settings.folds)
-    _rank(entries, baseline)
+    _add_differences(entries, baseline, settings.folds, metric)
+    _rank(entries, baseline, metric)
     planned = len(every) * settings.folds * settings.repeats
     failed = sum(len(entry["failures"]) for entry in entries)
     advice = advise(
@@ -100,11 +103,13 @@ def document(
         folds=settings.folds,
         repeats=settings.repeats,
         ended=len(runs) + failed >= planned,
+        metric=metric,
     )
     widths = [run.result["features"] for run in runs]
     return {
         "format": FORMAT,
         "version": VERSION,
+        **({} if metric.is_default else {"metric": metric.described()}),
         "table": {
             "name": table.name,
             "rows": len(target),
@@ -140,19 +145,19 @@ def document(
     }
 
 
-def _rank(entries: list[dict[str, Any]], baseline: str) -> None:
-    """Put the most accurate first, by the folds that it shares with the baseline if it has some.
+def _rank(entries: list[dict[str, Any]], baseline: str, metric: Metric) -> None:
+    """Put the best first, by the folds that it shares with the baseline if it has some.
 
     Methods some of whose folds failed would else be judged by other folds than the rest. Ties keep
     the order they were asked for in; what never finished is last.
     """
-    base = next(entry for entry in entries if entry["name"] == baseline)["accuracy"]["mean"]
+    base = next(entry for entry in entries if entry["name"] == baseline)[metric.key]["mean"]
 
     def height(entry: dict[str, Any]) -> float:
         difference = entry["difference"]
         if base is None or difference is None:
-            return entry["accuracy"]["mean"] or 0.0
-        return float(base + difference["mean"])
+            return metric.sign * (entry[metric.key]["mean"] or 0.0)
+        return metric.sign * float(base + difference["mean"])
 
     entries.sort(key=lambda entry: (not entry["folds"], -height(entry)))
 
@@ -176,32 +181,25 @@ def _entry(
     target: Array,
     classes: int,
     folds: int,
+    metric: Metric,
 ) -> dict[str, Any]:
     """One method: its folds, and what they add up to."""
-    runs = sorted(runs, key=lambda run: (run.specification["repeat"], run.specification["fold"]))
+    runs = sorted(runs, key=_place)
+    # Accuracy is always told, and first.
+    kinds = {each.key: each for each in (METRICS[DEFAULT], metric)}
     tested = [
         {
             "repeat": run.specification["repeat"],
             "fold": run.specification["fold"],
             **{
                 name: run.result[name]
-                for name in ("accuracy", "log_loss", "fit_seconds", "tune_seconds")
+                for name in (*kinds, "log_loss", "fit_seconds", "tune_seconds")
             },
             "rows": len(run.result["rows"]),
             "parameters": run.result["parameters"],
         }
         for run in runs
     ]
-    accuracy: dict[str, Any] = {"mean": None, "low": None, "high": None, "std": None, "n": 0}
-    if tested:
-        found = corrected_estimate([each["accuracy"] for each in tested], 1 / (folds - 1))
-        accuracy = {
-            "mean": found.mean,
-            "low": None if found.low is None else max(found.low, 0.0),
-            "high": None if found.high is None else min(found.high, 1.0),
-            "std": found.std,
-            "n": found.n,
-        }
     rows, predicted, probability = (
         np.array([each for run in runs for each in run.result[name]], dtype)
         for name, dtype in (("rows", int), ("predicted", int), ("probability", float))
@@ -214,7 +212,10 @@ def _entry(
         "label": method.label,
         "model": method.model,
         "loss": method.loss,
-        "accuracy": accuracy,
+        **{
+            key: _estimate([fold[key] for fold in tested], folds, each)
+            for key, each in kinds.items()
+        },
         "difference": None,
         "folds": tested,
         "fit_seconds": _mean([each["fit_seconds"] for each in tested]),
@@ -231,6 +232,20 @@ def _entry(
     }
 
 
+def _estimate(values: list[float], folds: int, metric: Metric) -> dict[str, Any]:
+    """The mean over folds with its interval."""
+    if not values:
+        return {"mean": None, "low": None, "high": None, "std": None, "n": 0}
+    found = corrected_estimate(values, 1 / (folds - 1))
+    return {
+        "mean": found.mean,
+        "low": None if found.low is None else metric.clipped(found.low),
+        "high": None if found.high is None else metric.clipped(found.high),
+        "std": found.std,
+        "n": found.n,
+    }
+
+
 def _place(run: Run | Failure) -> tuple[int, int]:
     return run.specification["repeat"], run.specification["fold"]
 
@@ -239,13 +254,15 @@ def _mean(values: list[float]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def _add_differences(entries: list[dict[str, Any]], baseline: str, folds: int) -> None:
+def _add_differences(
+    entries: list[dict[str, Any]], baseline: str, folds: int, metric: Metric
+) -> None:
     """How each method differs from the baseline, adjusted for the number of methods."""
     base = next(entry for entry in entries if entry["name"] == baseline)
     found = [
         (entry, pair)
         for entry in entries
-        if entry is not base and (pair := paired(base, entry, folds)) is not None
+        if entry is not base and (pair := paired(base, entry, folds, metric)) is not None
     ]
     adjusted = iter(holm([pair.p for _, pair in found if pair.p is not None]))
     for entry, pair in found:
@@ -260,7 +277,7 @@ def _add_differences(entries: list[dict[str, Any]], baseline: str, folds: int) -
 
 def _reliability(probability: Array, right: Array) -> list[dict[str, Any]]:
     """How often predictions of about the same probability are right; bins without any left out."""
-    at = np.minimum((probability * BINS).astype(int), BINS - 1)
+    at = bins(probability)
     return [
         {
             "low": k / BINS,

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hitrate_lab.bad_input import BadInput
+from hitrate_lab.metrics import DEFAULT, metric_named
 from hitrate_lab.models.folder import load_model
 from hitrate_lab.models.saved import About, SavedModel
 from hitrate_lab.runs.whole_file import whole_file
@@ -57,6 +58,7 @@ def fit_table(
     *,
     seed: int = 0,
     trials: int = TRIALS,
+    metric: str = DEFAULT,
     accuracy: float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> SavedModel:
@@ -70,6 +72,8 @@ def fit_table(
     seed : int
     trials : int
         Candidates to choose from.
+    metric : str
+        Of `hitrate_lab.metrics.METRICS`: what the best of them has.
     accuracy : float, optional
         What a comparison found for this method, to be kept with the model.
     progress : callable, optional
@@ -103,6 +107,7 @@ def fit_table(
     if not slash:
         raise BadInput(f"method {method_name!r}: is not <model>/<loss>, such as linear/exact")
     (method,) = methods([model], [loss])
+    judge = metric_named(metric, len(table.classes))
     y = codes(table)
     columns = Columns().fit(table.features)
     x = columns.transform(table.features)
@@ -111,7 +116,7 @@ def fit_table(
         warnings.simplefilter("always")
         if len(candidates) > 1:
             say(f"{method.label}: choosing between {len(candidates)} candidates")
-        parameters, _ = best_candidate(x, y, method, candidates, own)
+        parameters, _ = best_candidate(x, y, method, candidates, own, len(table.classes), judge)
         say(f"{method.label}: fitting {len(y)} rows, {x.shape[1]} features")
         estimator = fitted(method, parameters, own, x, y)
     for each in sorted({f"{each.category.__name__}: {each.message}" for each in said}):

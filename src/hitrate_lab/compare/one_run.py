@@ -10,22 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hitrate_lab.compare.folds import fold_rows, inner_split, seed_of
+from hitrate_lab.metrics import DEFAULT, METRICS, Metric, accuracy, log_loss
 from hitrate_lab.models.methods import Method, methods
 from hitrate_lab.runs.interrupts import no_early_stop
 
 Array = NDArray[Any]
 
-# A probability of zero for what happened costs as much as this one.
-SMALLEST = 1e-15
+# What comparisons are judged by unless they say so.
+ACCURACY = METRICS[DEFAULT]
 
 
-def planned_run(content: tuple[Any, Array, int], specification: dict[str, Any]) -> dict[str, Any]:
+def planned_run(
+    content: tuple[Any, Array, int, Metric], specification: dict[str, Any]
+) -> dict[str, Any]:
     """One run of a comparison's plan.
 
     Parameters
     ----------
     content : tuple
-        Features, numbers of rows' classes, and how many classes there are.
+        Features, numbers of rows' classes, how many classes there are, and the metric.
     specification : dict
         As from `plan_of`.
 
@@ -34,13 +37,13 @@ def planned_run(content: tuple[Any, Array, int], specification: dict[str, Any]) 
     dict
         As of `one_run`.
     """
-    features, target, classes = content
+    features, target, classes, metric = content
     model, loss = specification["method"].split("/")
     (method,) = methods([model], [loss])
     repeat, fold, seed = (specification[key] for key in ("repeat", "fold", "seed"))
     rows = fold_rows(target, specification["folds"], repeat, seed)[fold]
     candidates, own_seed = specification["candidates"], seed_of(seed, repeat, fold)
-    return one_run(features, target, classes, rows, method, candidates, own_seed)
+    return one_run(features, target, classes, rows, method, candidates, own_seed, metric)
 
 
 def one_run(
@@ -51,10 +54,11 @@ def one_run(
     method: Method,
     candidates: list[dict[str, Any]],
     seed: int,
+    metric: Metric = ACCURACY,
 ) -> dict[str, Any]:
     """Fit a method to all rows but those of a fold, and predict these.
 
-    Every candidate is fitted to four fifths of the training rows; the most accurate on the others,
+    Every candidate is fitted to four fifths of the training rows; the best on the others,
     the first of those that tie, is fitted to all of them. A candidate that cannot be fitted is
     passed over as long as another can.
 
@@ -70,6 +74,8 @@ def one_run(
     method : Method
     candidates : list of dict
     seed : int
+    metric : Metric
+        What is best; accuracy is in the result in any case.
 
     Returns
     -------
@@ -85,7 +91,7 @@ def one_run(
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         begun = time.perf_counter()
-        chosen, trials = best_candidate(x, y, method, candidates, seed)
+        chosen, trials = best_candidate(x, y, method, candidates, seed, classes, metric)
         tuned = time.perf_counter()
         model = fitted(method, chosen, seed, x, y)
         ended = time.perf_counter()
@@ -93,11 +99,11 @@ def one_run(
         predicted = np.asarray(model.predict(unseen), np.int64)
         p = _probabilities(model, unseen, classes)
     truth = target[rows]
-    own = np.maximum(p[np.arange(len(rows)), truth], SMALLEST)
     sure = p[np.arange(len(rows)), predicted]
     return {
-        "accuracy": float(np.mean(predicted == truth)),
-        "log_loss": float(-np.log(own).mean()),
+        "accuracy": accuracy(truth, predicted, p, classes),
+        "log_loss": log_loss(truth, predicted, p, classes),
+        **({} if metric.is_default else {metric.key: metric(truth, predicted, p, classes)}),
         "fit_seconds": round(ended - tuned, 4),
         "tune_seconds": round(tuned - begun, 4),
         "parameters": chosen,
@@ -118,26 +124,35 @@ def fitted(method: Method, parameters: dict[str, Any], seed: int, x: Any, y: Arr
 
 
 def best_candidate(
-    x: Any, y: Array, method: Method, candidates: list[dict[str, Any]], seed: int
+    x: Any,
+    y: Array,
+    method: Method,
+    candidates: list[dict[str, Any]],
+    seed: int,
+    classes: int,
+    metric: Metric = ACCURACY,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The best candidate on held-out rows, and how each did; one alone needs no trial."""
     inside, judged = inner_split(y, seed)
     if len(candidates) == 1 or not len(judged):
         return candidates[0], []
     trials: list[dict[str, Any]] = []
-    best, highest, failed = candidates[0], -1.0, None
+    best, highest, failed = candidates[0], -np.inf, None
     for parameters in candidates:
         try:
             model = fitted(method, parameters, seed, x[inside], y[inside])
-            accuracy = float(np.mean(model.predict(x[judged]) == y[judged]))
+            predicted = np.asarray(model.predict(x[judged]), np.int64)
+            p = _probabilities(model, x[judged], classes) if metric.needs_probabilities else None
+            found = {DEFAULT: accuracy(y[judged], predicted, p, classes)}
+            found[metric.key] = metric(y[judged], predicted, p, classes)
         except Exception as error:
             trials.append({"parameters": parameters, "error": f"{type(error).__name__}: {error}"})
             failed = error
             continue
-        trials.append({"parameters": parameters, "accuracy": accuracy})
-        if accuracy > highest:
-            best, highest = parameters, accuracy
-    if highest < 0 and failed is not None:
+        trials.append({"parameters": parameters, **found})
+        if metric.sign * found[metric.key] > highest:
+            best, highest = parameters, metric.sign * found[metric.key]
+    if highest == -np.inf and failed is not None:
         raise failed
     return best, trials
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hitrate_lab.metrics import METRICS, Description
 from hitrate_lab.pictures.svg import (
     Element,
     element,
@@ -20,8 +21,13 @@ WIDTH, HEIGHT = 160, 176
 LEFT, RIGHT, TOP, BOTTOM = 58, 138, 12, 146
 
 
-def folds(pair: dict[str, Any], domain: tuple[float, float], name: str) -> Element:
-    """Lines from the baseline's accuracy to the method's on the same fold.
+def folds(
+    pair: dict[str, Any],
+    domain: tuple[float, float],
+    name: str,
+    metric: Description = METRICS["accuracy"],
+) -> Element:
+    """Lines from the baseline's number to the method's on the same fold.
 
     Without a baseline to pair with, the folds are dots on one line.
     """
@@ -30,12 +36,13 @@ def folds(pair: dict[str, Any], domain: tuple[float, float], name: str) -> Eleme
     parts: list[Element] = []
     for mark in marks:
         parts.append(line(36, y(mark), WIDTH - 2, y(mark), "grid"))
-        words = tick_text(mark, step_of(marks))
+        words = tick_text(mark, step_of(marks), unit=100 if metric.is_share else 1)
         parts.append(text(30, y(mark) + 4, words, "tick", anchor="end"))
     paired = pair["pairs"] is not None
     if paired:
         for before, after in pair["pairs"]:
-            kind = "better" if after > before else "worse" if after < before else "unclear"
+            gain = metric.sign * (after - before)
+            kind = "better" if gain > 0 else "worse" if gain < 0 else "unclear"
             parts.append(line(LEFT, y(before), RIGHT, y(after), f"fold {kind}"))
             parts.append(_end(LEFT, y(before), "baseline"))
             parts.append(_end(RIGHT, y(after), kind))
@@ -45,7 +52,8 @@ def folds(pair: dict[str, Any], domain: tuple[float, float], name: str) -> Eleme
         middle = (LEFT + RIGHT) / 2
         parts += [_end(middle, y(value), "other") for value in pair["values"]]
         parts.append(text(middle, HEIGHT - 10, "test folds", "tick", anchor="middle"))
-    title = f"Accuracy per fold, in percent: {pair['label']}"
+    unit = ", in percent" if metric.is_share else ""
+    title = f"{metric.title} per fold{unit}: {pair['label']}"
     return picture(name, (WIDTH, HEIGHT), title, pair["summary"], parts, "fit")
 
 

@@ -1,9 +1,10 @@
-"""Mean accuracies and differences to the baseline, with their intervals."""
+"""Means of a metric and differences to the baseline, with their intervals."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from hitrate_lab.metrics import METRICS, Description
 from hitrate_lab.pictures.svg import (
     LETTER,
     Element,
@@ -21,30 +22,42 @@ from hitrate_lab.wording import shorten
 
 SIZE = 13
 TOP, BOTTOM = 44, 30
-TITLES = {"accuracy": "Mean accuracy, %", "difference": "Difference to the baseline, points"}
+ACCURACY = METRICS["accuracy"]
 
 
 def ranking(
-    methods: list[dict[str, Any]], name: str, *panels: str, wide: bool = False
+    methods: list[dict[str, Any]],
+    name: str,
+    *panels: str,
+    wide: bool = False,
+    metric: Description = ACCURACY,
 ) -> Element | None:
     """One row per method: a dot and its interval.
 
-    A wide picture has the names in a column and its panels, accuracy and difference, side by side.
+    A wide picture has the names in a column and its panels, score and difference, side by side.
     A narrow one has one panel, with the names above the rows, and fits a phone.
     """
     methods = [method for method in methods if method["mean"] is not None]
     if not any(method["difference"] for method in methods):
-        panels = tuple(panel for panel in panels if panel == "accuracy")
+        panels = tuple(panel for panel in panels if panel == "score")
     if not methods or not panels:
         return None
-    size, parts = _beside(methods, panels) if wide else _above(methods, panels[0])
-    title = TITLES[panels[0]] if len(panels) == 1 else "Mean accuracy of each method"
+    size, parts = _beside(methods, panels, metric) if wide else _above(methods, panels[0], metric)
+    title = f"Mean {metric.words} of each method"
+    if len(panels) == 1:
+        title = _title(panels[0], metric)
     description = "; ".join(method[f"{kind}_title"] for kind in panels for method in methods)
     return picture(name, size, title, description, parts, "fit")
 
 
+def _title(kind: str, metric: Description) -> str:
+    if kind == "difference":
+        return "Difference to the baseline" + (", points" if metric.is_share else "")
+    return f"Mean {metric.words}" + (", %" if metric.is_share else "")
+
+
 def _beside(
-    methods: list[dict[str, Any]], panels: tuple[str, ...]
+    methods: list[dict[str, Any]], panels: tuple[str, ...], metric: Description
 ) -> tuple[tuple[float, float], list[Element]]:
     """Names in one column, then the panels."""
     width, row = 1062, 34
@@ -62,14 +75,16 @@ def _beside(
     for number, kind in enumerate(panels):
         left = names + number * (panel + values + gap)
         rows = [TOP + row * (i + 0.5) for i in range(len(methods))]
-        parts += _panel(methods, kind, (left, left + panel), rows, (TOP, height - BOTTOM))
+        parts += _panel(methods, kind, metric, (left, left + panel), rows, (TOP, height - BOTTOM))
         at = left + panel + values - 4
         for method, y in zip(methods, rows, strict=True):
             parts.append(_value(method, kind, at, y + SIZE / 3))
     return (width, height), parts
 
 
-def _above(methods: list[dict[str, Any]], kind: str) -> tuple[tuple[float, float], list[Element]]:
+def _above(
+    methods: list[dict[str, Any]], kind: str, metric: Description
+) -> tuple[tuple[float, float], list[Element]]:
     """One panel, each name above its row."""
     width, row = 340, 44
     height = TOP + row * len(methods) + BOTTOM
@@ -81,13 +96,14 @@ def _above(methods: list[dict[str, Any]], kind: str) -> tuple[tuple[float, float
         parts.append(_name(method, 8, y - 12, 30))
         parts.append(_value(method, kind, width - 8, y - 12))
     ends = (TOP, height - BOTTOM)
-    parts += _panel(methods, kind, (20, width - 20), rows, ends, is_named=True)
+    parts += _panel(methods, kind, metric, (20, width - 20), rows, ends, is_named=True)
     return (width, height), parts
 
 
 def _panel(
     methods: list[dict[str, Any]],
     kind: str,
+    metric: Description,
     across: tuple[float, float],
     rows: list[float],
     down: tuple[float, float],
@@ -98,18 +114,18 @@ def _panel(
     found = [_numbers(method, kind) for method in methods]
     ends = [value for numbers in found if numbers for value in numbers if value is not None]
     low, high = padded([*ends, 0.0] if kind == "difference" else ends)
-    if kind == "accuracy":
-        low, high = max(low, 0.0), min(high, 1.0)
+    if kind == "score":
+        low, high = metric.clipped(low), metric.clipped(high)
     x = scale((low, high), across)
     marks = ticks(low, high, 5 if across[1] - across[0] > 240 else 4)
     step, (top, bottom) = step_of(marks), down
     # Upright lines keep clear of names that stand above the rows.
     stretches = [(y - 7, y + 11) for y in rows] if is_named else [(top - 4, bottom)]
     left = 8 if is_named else across[0]
-    parts = [text(left, top - 28, TITLES[kind], "axis-title")]
+    parts = [text(left, top - 28, _title(kind, metric), "axis-title")]
     for mark in marks:
         parts += [line(x(mark), start, x(mark), end, "grid") for start, end in stretches]
-        words = tick_text(mark, step, sign=kind == "difference")
+        words = tick_text(mark, step, sign=kind == "difference", unit=100 if metric.is_share else 1)
         parts.append(text(x(mark), bottom + 18, words, "tick", anchor="middle"))
     reference = 0.0 if kind == "difference" else _baseline(methods)
     if reference is not None:
@@ -131,7 +147,7 @@ def _panel(
 
 def _numbers(method: dict[str, Any], kind: str) -> tuple[float, float | None, float | None] | None:
     """Mean and ends of the interval; None where there is nothing to show."""
-    found = method if kind == "accuracy" else method["difference"]
+    found = method if kind == "score" else method["difference"]
     if not found or found["mean"] is None:
         return None
     return found["mean"], found["low"], found["high"]

@@ -144,12 +144,12 @@ def padded(values: Sequence[float], least: float = 0.01) -> tuple[float, float]:
     return low - room, high + room
 
 
-def tick_text(share: float, step: float, *, sign: bool = False) -> str:
-    """A tick of a share as a percentage, with as many digits as the step between ticks needs."""
-    digits = max(0, -math.floor(math.log10(100 * step) + 1e-9)) if step > 0 else 0
-    if abs(100 * step * 10**digits - round(100 * step * 10**digits)) > 1e-6:
+def tick_text(value: float, step: float, *, sign: bool = False, unit: float = 100) -> str:
+    """A tick with as many digits as the step between ticks needs; by default in percent."""
+    digits = max(0, -math.floor(math.log10(unit * step) + 1e-9)) if step > 0 else 0
+    if abs(unit * step * 10**digits - round(unit * step * 10**digits)) > 1e-6:
         digits += 1
-    shown = f"{100 * share:+.{digits}f}" if sign else f"{100 * share:.{digits}f}"
+    shown = f"{unit * value:+.{digits}f}" if sign else f"{unit * value:.{digits}f}"
     return shown[1:] if sign and not float(shown) else shown.replace("-", "−")
 
 

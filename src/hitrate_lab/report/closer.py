@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hitrate_lab.metrics import Description
 from hitrate_lab.pictures.confusion import NUMBERED
 from hitrate_lab.pictures.svg import padded
 from hitrate_lab.wording import (
@@ -35,10 +36,10 @@ GROUPS = {
 }
 
 
-def folds(document: Document, methods: list[View]) -> View | None:
-    """Accuracies per fold, paired with the baseline's on the same fold."""
+def folds(document: Document, methods: list[View], metric: Description) -> View | None:
+    """The metric per fold, paired with the baseline's on the same fold."""
     raw = document.get("methods") or []
-    found = [_by_fold(method) for method in raw]
+    found = [_by_fold(method, metric) for method in raw]
     values = [value for scores in found for value in scores.values()]
     if not values:
         return None
@@ -53,14 +54,14 @@ def folds(document: Document, methods: list[View]) -> View | None:
             pairs, summary = None, plural(len(scores), "test fold")
         else:
             pairs = [(reference[key], scores[key]) for key in common]
-            summary = _tally(pairs)
+            summary = _tally(pairs, metric)
         panel = {"index": method["index"], "label": method["label"], "pairs": pairs}
         panels.append({**panel, "values": list(scores.values()), "summary": summary})
     return {
         "panels": panels,
-        "domain": (max(low, 0.0), min(high, 1.0)),
+        "domain": (metric.clipped(low), metric.clipped(high)),
         "is_paired": any(panel["pairs"] for panel in panels),
-        "table": _fold_table(methods, raw),
+        "table": _fold_table(methods, raw, metric),
     }
 
 
@@ -227,36 +228,39 @@ def _cell(value: Any) -> View:
     return {"text": shorten(str(value), CELL), "number": found}
 
 
-def _by_fold(method: dict[str, Any]) -> dict[tuple[Any, Any], float]:
-    """Accuracy of each fold that has one."""
+def _by_fold(method: dict[str, Any], metric: Description) -> dict[tuple[Any, Any], float]:
+    """The metric of each fold that has one."""
     scores = {}
     for position, fold in enumerate(method.get("folds") or []):
-        value = number(fold.get("accuracy"))
+        value = number(fold.get(metric.key))
         if value is not None:
             scores[fold.get("repeat", 0), fold.get("fold", position)] = value
     return scores
 
 
-def _tally(pairs: list[tuple[float, float]]) -> str:
-    better = sum(after > before for before, after in pairs)
+def _tally(pairs: list[tuple[float, float]], metric: Description) -> str:
+    better = sum(metric.sign * (after - before) > 0 for before, after in pairs)
     equal = sum(after == before for before, after in pairs)
     words = f"better on {better} of {plural(len(pairs), 'fold')}"
     return f"{words}, equal on {equal}" if equal else words
 
 
-def _fold_table(methods: list[View], raw: list[dict[str, Any]]) -> list[View]:
+def _fold_table(methods: list[View], raw: list[dict[str, Any]], metric: Description) -> list[View]:
     """One row per method and fold: all that was measured, and the parameters chosen."""
     rows = []
     for method, document in zip(methods, raw, strict=True):
         for fold in document.get("folds") or []:
             chosen = fold.get("parameters") or {}
             accuracy, log_loss = number(fold.get("accuracy")), number(fold.get("log_loss"))
+            score = number(fold.get(metric.key))
             parameters = ", ".join(f"{key} = {_short(value)}" for key, value in chosen.items())
             rows.append(
                 {
                     "method": method["label"],
                     "repeat": _ordinal(fold.get("repeat")),
                     "fold": _ordinal(fold.get("fold")),
+                    "score": score,
+                    "score_text": metric.text(score, 2),
                     "accuracy": accuracy,
                     "accuracy_text": percent(accuracy, 2),
                     "log_loss": log_loss,

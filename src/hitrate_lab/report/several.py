@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from hitrate_lab.metrics import Description
 from hitrate_lab.report.closer import View
 from hitrate_lab.report.ranks import diagram, friedman_words
 from hitrate_lab.report.view import ALPHA, one
@@ -14,16 +15,19 @@ from hitrate_lab.wording import plural
 def several(document: dict[str, Any]) -> View:
     """The view of several comparisons: each of them, their table, and average ranks."""
     views = [one(part) for part in document.get("comparisons") or []]
+    metrics = list(dict.fromkeys(view["metric"] for view in views))
     labels = {m["name"]: m["label"] for view in views for m in view["methods"]}
     baselines = {m["name"] for view in views for m in view["methods"] if m["is_baseline"]}
     scores = [{m["name"]: m for m in view["methods"] if m["mean"] is not None} for view in views]
     common = [name for name in labels if scores and all(name in found for found in scores)]
-    ranks = _ranks(common, labels, baselines, scores)
+    # Ranks are of one metric.
+    ranks = _ranks(common, labels, baselines, scores, metrics[0]) if len(metrics) == 1 else None
     if ranks:
         ranked = [common[method["index"]] for method in ranks["methods"]]
         labels = {name: labels[name] for name in dict.fromkeys([*ranked, *labels])}
     return {
-        "headline": _headline(ranks, len(views)),
+        "headline": _headline(ranks, len(views), metrics),
+        "metric": metrics[0] if len(metrics) == 1 else None,
         "facts": [plural(len(views), "data set"), plural(len(labels), "method")],
         "comparisons": views,
         "columns": list(labels.values()),
@@ -40,6 +44,7 @@ def _ranks(
     labels: dict[str, str],
     baselines: set[str],
     scores: list[dict[str, View]],
+    metric: Description,
 ) -> View | None:
     """Mean ranks; None where there are not two data sets with two methods in common.
 
@@ -50,7 +55,7 @@ def _ranks(
         return None
     from hitrate_lab.statistics import conover, friedman
 
-    table = [[found[name]["mean"] for name in names] for found in scores]
+    table = [[metric.sign * found[name]["mean"] for name in names] for found in scores]
     test, pairs = friedman(table), conover(table)
     shown = [labels[name] for name in names]
     marked = {i for i, name in enumerate(names) if name in baselines}
@@ -66,11 +71,12 @@ def _ranks(
     }
 
 
-def _headline(ranks: View | None, data_sets: int) -> str:
+def _headline(ranks: View | None, data_sets: int, metrics: list[Description]) -> str:
     if ranks is None:
         return f"{plural(data_sets, 'data set')}, each compared on its own."
     best, *rest = ranks["methods"]
-    start = f"{best['label']} ranks best on average over {plural(data_sets, 'data set')}"
+    over = f"on average over {plural(data_sets, 'data set')}"
+    start = f"{best['label']} ranks best{metrics[0].within} {over}"
     if not ranks["behind"]:
         return f"{start}, but not clearly ahead of any other method."
     if len(ranks["behind"]) == len(rest):
@@ -79,16 +85,15 @@ def _headline(ranks: View | None, data_sets: int) -> str:
 
 
 def _row(view: View, found: dict[str, View], names: list[str]) -> View:
-    """One data set: the mean accuracy of each method, the highest marked."""
-    highest = max((method["mean"] for method in found.values()), default=None)
+    """One data set: the mean of each method, the best marked."""
+    means = [method["mean"] for method in found.values()]
+    best = max(means, key=lambda mean: view["metric"].sign * mean, default=None)
     cells = []
     for name in names:
         method = found.get(name)
         value = None if method is None else method["mean"]
-        text = "–" if method is None else method["accuracy_text"]
-        cells.append(
-            {"value": value, "text": text, "is_best": value is not None and value == highest}
-        )
+        text = "–" if method is None else method["score_text"]
+        cells.append({"value": value, "text": text, "is_best": value is not None and value == best})
     return {"name": view["name"], "cells": cells}
 
 

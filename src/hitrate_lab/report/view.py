@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hitrate_lab.metrics import METRICS, Description, described_metric
 from hitrate_lab.report import closer
 from hitrate_lab.report.closer import Document, View
 from hitrate_lab.wording import (
@@ -15,13 +16,14 @@ from hitrate_lab.wording import (
     p_value,
     percent,
     plural,
-    points,
     shorten,
     significant,
 )
 
 # A difference counts below this p-value, after its correction for several methods.
 ALPHA = 0.05
+# Of an interval.
+ENDS = ("low", "high")
 
 SETTINGS = {
     "folds": "Folds",
@@ -39,20 +41,22 @@ def one(document: Document) -> View:
     """The view of one comparison. Any part may be missing; the page then does without it."""
     table = document.get("table") or {}
     digits = decimals(number(table.get("rows")))
-    methods = _methods(document, digits)
+    metric = described_metric(document)
+    methods = _methods(document, metric, digits)
     best = next((method for method in methods if method["is_best"]), None)
     name = str(table.get("name") or "a table")
     environment = document.get("environment") or {}
     return {
         "name": name,
-        "headline": document.get("advice") or _headline(best),
+        "metric": metric,
+        "headline": document.get("advice") or _headline(best, metric),
         "facts": _facts(table, document.get("settings") or {}, methods),
         "incomplete": _incomplete(document, environment),
-        "tiles": _tiles(methods, best),
+        "tiles": _tiles(methods, best, metric),
         "methods": methods,
         "has": {
             key: any(method[key] is not None for method in methods)
-            for key in ("difference", "p", "fit", "tune", "log_loss")
+            for key in ("difference", "p", "accuracy", "fit", "tune", "log_loss")
         },
         "notes": [str(note) for note in table.get("notes") or []],
         "failures": [
@@ -60,33 +64,33 @@ def one(document: Document) -> View:
         ],
         "classes": _classes(table),
         "side_by_side": _side_by_side(methods),
-        "folds": closer.folds(document, methods),
+        "folds": closer.folds(document, methods, metric),
         "confusions": closer.confusions(document, methods),
         "reliability": closer.diagrams(document, methods),
         "curves": closer.curves(document, methods),
         "changed": closer.changed(document, methods),
-        "settings": _settings(document.get("settings") or {}),
+        "settings": _settings(document.get("settings") or {}, metric),
         "environment": _environment(table, environment),
         "command": str(environment.get("command") or ""),
     }
 
 
-def _methods(document: Document, digits: int) -> list[View]:
+def _methods(document: Document, metric: Description, digits: int) -> list[View]:
     """The ranking: numbers for the pictures, words for the table."""
     raw = document.get("methods") or []
-    means = [number((method.get("accuracy") or {}).get("mean")) for method in raw]
+    means = [number((method.get(metric.key) or {}).get("mean")) for method in raw]
+    heights = [metric.sign * mean for mean in means if mean is not None]
     rows = []
     for index, (method, mean) in enumerate(zip(raw, means, strict=True)):
-        accuracy, gap = method.get("accuracy") or {}, method.get("difference")
+        score, gap = method.get(metric.key) or {}, method.get("difference")
         is_baseline = method.get("name") == document.get("baseline")
-        # An interval may be wider than what an accuracy can be.
-        low, high = _clipped(accuracy.get("low")), _clipped(accuracy.get("high"))
+        low, high = (_clipped(score.get(end), metric) for end in ENDS)
         label = shorten(str(method.get("label") or method.get("name") or f"method {index + 1}"), 60)
-        words = percent(mean, digits)
-        interval = between(percent(low, digits), percent(high, digits))
+        words = metric.text(mean, digits)
+        interval = between(metric.text(low, digits), metric.text(high, digits))
         row = {
             "index": index,
-            "rank": None if mean is None else 1 + sum(m > mean for m in means if m is not None),
+            "rank": None if mean is None else 1 + sum(h > metric.sign * mean for h in heights),
             "name": str(method.get("name") or label),
             "label": label,
             "is_baseline": is_baseline,
@@ -95,11 +99,12 @@ def _methods(document: Document, digits: int) -> list[View]:
             "mean": mean,
             "low": low,
             "high": high,
-            "accuracy_text": words,
-            "accuracy_interval": interval,
-            "accuracy_title": f"{label}: {words}" + (f" ({interval})" if interval else ""),
-            **_difference(label, gap, digits),
-            "verdict": "baseline" if is_baseline else _verdict(gap),
+            "score_text": words,
+            "score_interval": interval,
+            "score_title": f"{label}: {words}" + (f" ({interval})" if interval else ""),
+            **_accuracy(method.get("accuracy") or {}, digits),
+            **_difference(label, gap, metric, digits),
+            "verdict": "baseline" if is_baseline else _verdict(gap, metric),
             "failures": [str(failure) for failure in method.get("failures") or []],
         }
         for key, wording in (("fit", duration), ("tune", duration), ("log_loss", significant)):
@@ -109,24 +114,38 @@ def _methods(document: Document, digits: int) -> list[View]:
     return rows
 
 
-def _difference(label: str, gap: dict[str, Any] | None, digits: int) -> View:
+def _accuracy(found: dict[str, Any], digits: int) -> View:
+    """The share of right rows, which stands beside any other metric."""
+    accuracy = METRICS["accuracy"]
+    mean = number(found.get("mean"))
+    low, high = (accuracy.text(_clipped(found.get(end), accuracy), digits) for end in ENDS)
+    return {
+        "accuracy": mean,
+        "accuracy_text": accuracy.text(mean, digits),
+        "accuracy_interval": between(low, high),
+    }
+
+
+def _difference(label: str, gap: dict[str, Any] | None, metric: Description, digits: int) -> View:
     """The difference to the baseline; none for the baseline itself."""
     gap = gap or {}
     mean, low, high = (number(gap.get(key)) for key in ("mean", "low", "high"))
     holm = number(gap.get("p_holm"))
-    words = points(mean, digits)
-    interval = between(points(low, digits), points(high, digits))
+    words = metric.difference_text(mean, digits)
+    low_text, high_text = (metric.difference_text(end, digits) for end in (low, high))
+    interval = between(low_text, high_text)
     return {
         "difference": None if mean is None else {"mean": mean, "low": low, "high": high},
         "difference_text": words,
         "difference_interval": interval,
-        "difference_title": f"{label}: {words} points" + (f" ({interval})" if interval else ""),
+        "difference_title": f"{label}: {words}{metric.unit}"
+        + (f" ({interval})" if interval else ""),
         "p": holm,
         "p_text": p_value(holm),
     }
 
 
-def _verdict(gap: dict[str, Any] | None) -> str:
+def _verdict(gap: dict[str, Any] | None, metric: Description) -> str:
     """better, worse or unclear, by Holm's p-value; other where nothing was tested."""
     gap = gap or {}
     mean, p = number(gap.get("mean")), number(gap.get("p_holm"))
@@ -134,13 +153,13 @@ def _verdict(gap: dict[str, Any] | None) -> str:
         return "other"
     if p is None or p >= ALPHA:
         return "unclear"
-    return "better" if mean > 0 else "worse"
+    return "better" if metric.sign * mean > 0 else "worse"
 
 
-def _headline(best: View | None) -> str:
+def _headline(best: View | None, metric: Description) -> str:
     if best is None or best["mean"] is None:
         return "Nothing has been measured yet."
-    return f"{best['label']} has the highest mean accuracy: {best['accuracy_text']}."
+    return f"{best['label']} has the {metric.best} mean {metric.words}: {best['score_text']}."
 
 
 def _facts(table: dict[str, Any], settings: dict[str, Any], methods: list[View]) -> list[str]:
@@ -177,20 +196,22 @@ def _incomplete(document: Document, environment: dict[str, Any]) -> View | None:
     }
 
 
-def _tiles(methods: list[View], best: View | None) -> list[View]:
+def _tiles(methods: list[View], best: View | None, metric: Description) -> list[View]:
     """The figures that a reader takes home."""
     baseline = next((method for method in methods if method["is_baseline"]), None)
     tiles = []
     if best and best["mean"] is not None:
-        title = "Highest mean accuracy" + (" (the baseline)" if best is baseline else "")
-        tiles.append(_tile(title, best["accuracy_text"], best["label"], best["accuracy_interval"]))
+        title = f"{metric.best.capitalize()} mean {metric.words}"
+        title += " (the baseline)" if best is baseline else ""
+        tiles.append(_tile(title, best["score_text"], best["label"], best["score_interval"]))
     if baseline and baseline is not best and baseline["mean"] is not None:
-        interval = baseline["accuracy_interval"]
-        tiles.append(_tile("Baseline", baseline["accuracy_text"], baseline["label"], interval))
+        interval = baseline["score_interval"]
+        tiles.append(_tile("Baseline", baseline["score_text"], baseline["label"], interval))
     if best and best["difference"]:
         p = "" if best["p"] is None else f"Holm p = {best['p_text']}".replace("= <", "< ")
         interval = best["difference_interval"]
-        tiles.append(_tile("Difference", f"{best['difference_text']} points", p, interval))
+        gain = f"{best['difference_text']}{metric.unit}"
+        tiles.append(_tile("Difference", gain, p, interval))
     return tiles
 
 
@@ -217,8 +238,8 @@ def _classes(table: dict[str, Any]) -> list[View]:
     ]
 
 
-def _settings(settings: dict[str, Any]) -> list[tuple[str, str]]:
-    rows = []
+def _settings(settings: dict[str, Any], metric: Description) -> list[tuple[str, str]]:
+    rows = [] if metric.is_default else [("Metric", metric.words)]
     for key, value in settings.items():
         if value is None:
             words = "none"
@@ -247,6 +268,6 @@ def _environment(table: dict[str, Any], environment: dict[str, Any]) -> list[tup
     return rows
 
 
-def _clipped(value: Any) -> float | None:
+def _clipped(value: Any, metric: Description) -> float | None:
     found = number(value)
-    return None if found is None else min(max(found, 0.0), 1.0)
+    return None if found is None else metric.clipped(found)

@@ -298,7 +298,7 @@ def attributes_of(picture, tag, class_):
 
 def test_marks_of_the_ranking_stand_in_proportion_to_the_means():
     methods = view(comparison(methods=5))["methods"]
-    picture = PICTURES["ranking"](methods, "name", "accuracy")
+    picture = PICTURES["ranking"](methods, "name", "score")
     lines = attributes_of(picture, "line", "interval")
     # The bar, then its two ends, for each method.
     bars = [(float(line["x1"]), float(line["x2"])) for line in lines[::3]]
