@@ -44,6 +44,7 @@ LISTS = {
         "tests/losses/test_formulas.py": ["FORMULAS"],
     },
     "Add a recipe": {"src/hitrate/recipes.py": ["RECIPES"]},
+    "Add a metric": {"src/hitrate_lab/metrics.py": ["Metric", "METRICS"]},
     "Add a protocol": {
         "src/hitrate_lab/studies/registry.py": ["PROTOCOLS"],
         "tests/lab/studies/test_protocols.py": ["STUDIES"],
