@@ -77,10 +77,9 @@ class Trainer:
     >>> generator = torch.Generator().manual_seed(0)
     >>> x = torch.randn(512, 8, generator=generator)
     >>> rows = Rows(x, x[:, :4].argmax(1))
-    >>> torch.manual_seed(0)
-    <torch._C.Generator object at ...>
     >>> model = torch.nn.Linear(8, 4)
-    >>> trainer = Trainer(model, rows[:384], Options("annealed", epochs=5), held_out=rows[384:])
+    >>> options = Options("annealed", epochs=20, batch_size=64)
+    >>> trainer = Trainer(model, rows[:384], options, held_out=rows[384:])
     >>> trainer.fit()
     >>> trainer.epochs[-1].accuracy > 0.9
     True
