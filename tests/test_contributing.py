@@ -45,6 +45,10 @@ LISTS = {
     },
     "Add a recipe": {"src/hitrate/recipes.py": ["RECIPES"]},
     "Add a metric": {"src/hitrate_lab/metrics.py": ["Metric", "METRICS"]},
+    "Add an image set": {
+        "src/hitrate_lab/datasets/images/sets.py": ["IMAGE_SETS"],
+        "tests/lab/datasets/test_image_sets.py": ["MAKERS"],
+    },
     "Add a protocol": {
         "src/hitrate_lab/studies/registry.py": ["PROTOCOLS"],
         "tests/lab/studies/test_protocols.py": ["STUDIES"],
