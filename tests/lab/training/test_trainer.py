@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 
 import pytest
@@ -191,3 +192,26 @@ def test_progress_is_shown(capsys):
     assert "15/15" in shown
     assert "epoch 3, training" in shown
     assert "held out" in shown
+
+
+@pytest.mark.slow
+def test_a_compiled_network_trains_alike_and_resumes(tmp_path):
+    plain = Options("annealed", epochs=2, batch_size=32, learning_rate=0.05)
+    compiled = dataclasses.replace(plain, compile=True)
+    found = []
+    for options in (plain, compiled):
+        trainer = Trainer(network(is_plain=True), rows()[:160], options)
+        trainer.fit()
+        found.append(weights(trainer))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+    def stop(done, total):
+        if done == 7:
+            raise Stop
+
+    with pytest.raises(Stop):
+        Trainer(network(is_plain=True), rows()[:160], compiled, folder=tmp_path).fit(on_step=stop)
+    resumed = Trainer(network(is_plain=True), rows()[:160], compiled, folder=tmp_path)
+    assert resumed.steps_done == 5
+    resumed.fit()
+    assert torch.equal(weights(resumed), found[1])
