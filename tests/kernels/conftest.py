@@ -2,10 +2,17 @@
 
 import pytest
 import torch
+from torch._dynamo import trace_rules
+
+
+@pytest.fixture(autouse=True, scope="session")
+def known_to_the_compiler():
+    """Its table of torch's functions, made once, must not hold those that stand in for them."""
+    trace_rules.get_torch_obj_rule_map()
 
 
 @pytest.fixture(autouse=True)
-def poisoned(monkeypatch):
+def poisoned(monkeypatch, known_to_the_compiler):
     """Whatever a kernel does not write is NaN, in every tensor that is made to be written."""
     for name in ("empty", "empty_like", "empty_strided"):
         monkeypatch.setattr(torch, name, _poisoned(getattr(torch, name)))

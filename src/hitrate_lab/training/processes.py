@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,24 @@ def group(device: str | torch.device | None = None) -> Iterator[Place]:
     if here.type == "cuda":
         torch.cuda.set_device(here)
     if is_started_by_torchrun:
-        dist.init_process_group("nccl" if here.type == "cuda" else "gloo")
+        _join("nccl" if here.type == "cuda" else "gloo")
     try:
         yield place(here)
     finally:
         if is_started_by_torchrun:
             dist.destroy_process_group()
+
+
+def _join(backend: str) -> None:
+    """Make the group of torchrun's processes.
+
+    Those that it starts again find what the ones before left in its store, addresses that nobody
+    answers at: each start has names of its own.
+    """
+    store, rank, size = next(rendezvous("env://"))
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    named = PrefixStore(f"start {start}", store)
+    dist.init_process_group(backend, store=named, rank=rank, world_size=size)
 
 
 def place(device: torch.device) -> Place:
