@@ -12,7 +12,7 @@ PYTEST      := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist workst
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo toy test test-all test-hosts lint format bench docs constraints clean
+.PHONY: help demo toy test test-slow test-all test-hosts lint format bench docs constraints clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | \
@@ -26,6 +26,9 @@ toy: $(VENV)/demo.stamp ## train the toy example; table on screen, picture in bu
 
 test: lint ## lint, then the tests for every change: five minutes on two cores
 	@$(PYTEST) -m 'not slow' --ignore tests/hosts
+
+test-slow: $(VENV)/dev.stamp ## only the thorough tests, which `make test` leaves out
+	@$(PYTEST) -m slow --ignore tests/hosts
 
 test-all: lint ## lint, then every test, the thorough ones too; hosts have their own
 	@$(PYTEST) --ignore tests/hosts
