@@ -32,7 +32,7 @@ LAYERS = {
         ("compare", "studies"),
         ("datasets", "models", "pictures", "statistics", "training"),
         ("metrics", "runs", "tables"),
-        ("bad_input", "wording"),
+        ("bad_input", "seeds", "wording"),
         (FACADE,),
     ),
 }

@@ -94,9 +94,10 @@ def fit_table(
     True
     """
     import hitrate
-    from hitrate_lab.compare.folds import codes, seed_of
+    from hitrate_lab.compare.folds import codes
     from hitrate_lab.compare.one_run import best_candidate, fitted
     from hitrate_lab.models.methods import methods
+    from hitrate_lab.seeds import seed_of
 
     say = progress or (lambda _: None)
     if seed < 0:

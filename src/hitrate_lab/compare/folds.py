@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hitrate_lab.bad_input import BadInput
+from hitrate_lab.seeds import seed_of
 from hitrate_lab.tables import Table
 
 Array = NDArray[Any]
@@ -61,12 +62,6 @@ def fold_rows(target: Array, folds: int, repeat: int, seed: int) -> list[Array]:
 
     deal = StratifiedKFold(folds, shuffle=True, random_state=seed_of(seed, repeat))
     return [rows for _, rows in deal.split(target, target)]
-
-
-def seed_of(*numbers: int) -> int:
-    """A seed from several numbers, without a pattern between neighbours."""
-    (state,) = np.random.SeedSequence(numbers).generate_state(1)
-    return int(state >> 1)
 
 
 def inner_split(target: Array, seed: int) -> tuple[Array, Array]:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hitrate_lab.compare.folds import fold_rows, inner_split, seed_of
+from hitrate_lab.compare.folds import fold_rows, inner_split
 from hitrate_lab.metrics import DEFAULT, METRICS, Metric, accuracy, log_loss
 from hitrate_lab.models.methods import Method, methods
 from hitrate_lab.runs.interrupts import no_early_stop
+from hitrate_lab.seeds import seed_of
 
 Array = NDArray[Any]
 

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hitrate_lab.seeds import seed_of
 from hitrate_lab.training.augmentation import Draws, augmented, mixed
 from hitrate_lab.training.options import Options
 from hitrate_lab.training.processes import Place
-from hitrate_lab.training.rows import Order, Rows, Source, seed_of
+from hitrate_lab.training.rows import Order, Rows, Source
 
 # What is drawn from a seed, beside the order of rows.
 AUGMENTATION, MIXTURE = 1, 2

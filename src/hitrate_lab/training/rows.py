@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
+
+from hitrate_lab.seeds import seed_of
 
 
 class Source(Protocol):
@@ -52,12 +53,6 @@ class Rows:
         x = self.x[rows].to(device, non_blocking=True)
         target = self.target[rows].to(device, non_blocking=True)
         return (x.float() / 255 if x.dtype == torch.uint8 else x), target.long()
-
-
-def seed_of(*words: int) -> int:
-    """A seed made of several numbers."""
-    state = np.random.SeedSequence(words).generate_state(2, np.uint32)
-    return int(state[0]) << 31 | int(state[1]) >> 1
 
 
 @dataclass(frozen=True)

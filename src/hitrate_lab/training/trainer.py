@@ -21,12 +21,13 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import hitrate
 from hitrate.optim import ASAM
+from hitrate_lab.seeds import seed_of
 from hitrate_lab.training import checkpoint, processes
 from hitrate_lab.training.batches import Batches, Part, there
 from hitrate_lab.training.interruption import Interruption
 from hitrate_lab.training.optimizers import optimizer_of
 from hitrate_lab.training.options import Options
-from hitrate_lab.training.rows import Source, seed_of
+from hitrate_lab.training.rows import Source
 
 # What is drawn from a seed, beside what batches draw.
 MODEL = 3

@@ -15,10 +15,11 @@ from sklearn.pipeline import make_pipeline
 import hitrate.sklearn.mlp_training as network
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.compare.comparison import Interrupted, compare
-from hitrate_lab.compare.folds import fold_rows, inner_split, possible_folds, seed_of
+from hitrate_lab.compare.folds import fold_rows, inner_split, possible_folds
 from hitrate_lab.models import methods as registry
 from hitrate_lab.runs.lock import only_one
 from hitrate_lab.runs.store import Store
+from hitrate_lab.seeds import seed_of
 from hitrate_lab.tables import Columns, Table, read_table
 
 QUICK = {"models": ["linear"], "folds": 3, "repeats": 2, "trials": 2, "jobs": 1}
