@@ -62,8 +62,8 @@ class BatchedStudy(Protocol):
             if each["stage"] == "trial" and (each["data_set"], each["method"]) == place
         ]
 
-    def run_batch(self, specifications, data_dir, known, device):
-        first = specifications[0]
+    def run_batch(self, specifications, context):
+        known, first = context.known, specifications[0]
         folder = Path(first["folder"])
         with (folder / "log").open("a") as log:
             row = [

@@ -53,7 +53,7 @@ class SmallStudy(Protocol):
             for method in study.methods
         ]
 
-    def run(self, specification, data_dir):
+    def run(self, specification, context):
         if LOG in os.environ:
             line = [specification[key] for key in ("data_set", "method", "seed")]
             file = os.open(os.environ[LOG], os.O_WRONLY | os.O_CREAT | os.O_APPEND)

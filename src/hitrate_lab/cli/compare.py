@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hitrate_lab.cli.ending import FAILED, STOPPED, complain, ends_well
+from hitrate_lab.cli.ending import FAILED, STOPPED, complain, ends_well, lost_runs
 from hitrate_lab.cli.options import (
     METRIC,
     TRIALS,
+    Cluster,
     DataDir,
     Json,
     Metric,
@@ -64,6 +65,7 @@ def compare(
     jobs: Annotated[
         int | None, typer.Option(help="Processes; one per core by default.", show_default=False)
     ] = None,
+    cluster: Cluster = None,
     retry: Annotated[bool, typer.Option("--retry", help="Run again what has failed.")] = False,
     out: Annotated[
         Path | None,
@@ -99,6 +101,7 @@ def compare(
         "metric": metric,
         "time_budget": time_budget,
         "jobs": jobs,
+        "cluster": cluster,
         "retry": retry,
     }
     if folder.exists() and not folder.is_dir():
@@ -135,6 +138,8 @@ def compare(
             words += ["--metric", metric] if metric != METRIC else []
             words += ["--method", advised, "--out", str(folder / "model")]
             print(f"Next:   {shlex.join(words)}")
+    if lost := sum(document.get("lost", 0) for document in documents):
+        complain(lost_runs(lost))
     if stopped:
         complain("stopped; what is done is kept, the same command goes on from here")
         raise typer.Exit(STOPPED)

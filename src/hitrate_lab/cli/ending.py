@@ -55,6 +55,15 @@ def complain(message: str) -> None:
     print(f"hitrate: {printable(' '.join(message.split()))}", file=sys.stderr, flush=True)
 
 
+def lost_runs(count: int) -> str:
+    """What to say of runs whose processes died."""
+    counted = "1 run was" if count == 1 else f"{count} runs were"
+    return (
+        f"{counted} lost with the process, which died; perhaps there was not enough memory. "
+        "The same command begins them again"
+    )
+
+
 def _show(error: BaseException) -> None:
     if os.environ.get("HITRATE_TRACEBACK") == "1":
         traceback.print_exception(error)

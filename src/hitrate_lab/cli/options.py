@@ -23,6 +23,14 @@ DataDir = Annotated[
         show_default=False,
     ),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Run on the workers of this Dask cluster, such as tcp://10.0.0.1:8786.",
+        show_default=False,
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Of all that is random.")]
 Metric = Annotated[
     str,

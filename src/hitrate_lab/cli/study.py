@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.cli.ending import FAILED, STOPPED, complain, ends_well
-from hitrate_lab.cli.options import DataDir, Json
+from hitrate_lab.cli.ending import FAILED, STOPPED, complain, ends_well, lost_runs
+from hitrate_lab.cli.options import Cluster, DataDir, Json
 
 if TYPE_CHECKING:
     from hitrate_lab.studies import Status
@@ -59,14 +59,7 @@ def run(
             show_default=False,
         ),
     ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Run on the workers of this Dask cluster, such as tcp://10.0.0.1:8786.",
-            show_default=False,
-        ),
-    ] = None,
+    cluster: Cluster = None,
     retry: Annotated[bool, typer.Option("--retry", help="Run again what has failed.")] = False,
     device: Annotated[
         str, typer.Option(help="Where tensors live, such as cuda, for studies that can use it.")
@@ -103,9 +96,12 @@ def run(
         complain("stopped; what is done is kept, the same command goes on from here")
         raise typer.Exit(STOPPED) from None
     _show(status, as_json)
+    if status.lost:
+        complain(lost_runs(status.lost))
     if status.failed:
         waiting = f"; {status.waiting} runs wait for others that failed" if status.waiting else ""
         complain(f"{status.failed} runs have failed{waiting}; --retry runs them again")
+    if status.lost or status.failed:
         raise typer.Exit(FAILED)
     if not as_json:
         print(f"Next: hitrate study report {name}" + (f" --store {store}" if store else ""))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -86,11 +86,10 @@ class ComparisonWatcher(Watcher):
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("runs, time left"),
-            TimeRemainingColumn(),
+            TextColumn("runs{task.fields[left]}"),
             console=console,
         )
-        self._task = self._progress.add_task(self._title, total=None)
+        self._task = self._progress.add_task(self._title, total=None, left="")
 
     def __rich__(self) -> Group:
         table = Table(box=None, pad_edge=False, header_style="bold")
@@ -110,13 +109,11 @@ class ComparisonWatcher(Watcher):
         """Take notice of what has happened."""
         if event.specification is not None:
             self._note(event, event.specification)
-        if event.stored:
-            # What was there before says nothing about the time that is left.
-            self._progress.reset(self._task, total=event.planned, completed=event.done)
-        self._progress.update(self._task, total=event.planned, completed=event.done)
+        left = "" if event.left is None else f", {duration(event.left)} left"
+        self._progress.update(self._task, total=event.planned, completed=event.done, left=left)
         if not self._console.is_terminal and event.planned:
             tenth = 10 * event.done // event.planned
-            if event.kind == "planned" or event.stored:
+            if event.kind == "planned":
                 self._told = tenth
             elif tenth > self._told:
                 self._told = tenth
@@ -148,6 +145,8 @@ class StudyWatcher(Watcher):
 
     def __call__(self, event: Event) -> None:
         """Take notice of what has happened."""
+        if event.kind == "started" or event.stored:
+            return
         if event.kind == "failed" and event.specification is not None:
             complain(f"failed: {run_name(event.specification)}: {event.error}")
         line = self._count(event)

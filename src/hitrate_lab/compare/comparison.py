@@ -11,19 +11,72 @@ from typing import Any
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.compare.document import Settings, document
-from hitrate_lab.compare.folds import codes, possible_folds
-from hitrate_lab.compare.one_run import planned_run
-from hitrate_lab.metrics import DEFAULT, metric_named
+from hitrate_lab.compare.folds import codes, fold_rows, possible_folds
+from hitrate_lab.compare.one_run import one_run
+from hitrate_lab.metrics import DEFAULT, Metric, metric_named
+from hitrate_lab.models.methods import methods
+from hitrate_lab.runs.engine import Where, run_missing
 from hitrate_lab.runs.environment import now, processor, versions
 from hitrate_lab.runs.events import Event
 from hitrate_lab.runs.lock import only_one
-from hitrate_lab.runs.processes import Outcome
 from hitrate_lab.runs.store import Store
-from hitrate_lab.runs.workers import outcomes
+from hitrate_lab.runs.work import Context, Result, Specification, Work
+from hitrate_lab.seeds import seed_of
 from hitrate_lab.tables import Table
 
 # Changes when the same specification would give another result.
 PROTOCOL = 1
+
+
+class Comparison(Work):
+    """The runs of a comparison: each is a method on a fold.
+
+    Parameters
+    ----------
+    table : Table
+    metric : Metric
+        What candidates are chosen by.
+    """
+
+    def __init__(self, table: Table, metric: Metric) -> None:
+        self._features, self._target = table.features, codes(table)
+        self._classes, self._metric = len(table.classes), metric
+
+    def ignores_time_budget(self, specification: Specification) -> bool:
+        """Each method has its first fold in any case."""
+        return bool(specification["repeat"] == specification["fold"] == 0)
+
+    def seconds_of(self, result: Result) -> float | None:
+        """Choosing and fitting: the rest takes no time."""
+        return float(result["tune_seconds"] + result["fit_seconds"])
+
+    def run_batch(
+        self, specifications: Sequence[Specification], context: Context
+    ) -> list[Result | Exception]:
+        """What came of each method on its fold.
+
+        Parameters
+        ----------
+        specifications : sequence of dict
+            Some of `plan_of`.
+        context : Context
+        """
+        return [self._run(each) for each in specifications]
+
+    def _run(self, spec: Specification) -> Result:
+        model, loss = spec["method"].split("/")
+        (method,) = methods([model], [loss])
+        repeat, fold, seed = (spec[key] for key in ("repeat", "fold", "seed"))
+        return one_run(
+            self._features,
+            self._target,
+            self._classes,
+            fold_rows(self._target, spec["folds"], repeat, seed)[fold],
+            method,
+            spec["candidates"],
+            seed_of(seed, repeat, fold),
+            self._metric,
+        )
 
 
 class Interrupted(KeyboardInterrupt):
@@ -47,6 +100,7 @@ def compare(
     metric: str = DEFAULT,
     time_budget: float | None = None,
     jobs: int | None = None,
+    cluster: str | None = None,
     retry: bool = False,
     observer: Callable[[Event], object] | None = None,
     command: str | None = None,
@@ -55,7 +109,8 @@ def compare(
 
     Every method is trained on the same folds, with the same number of candidate parameters, chosen
     on an inner split of the training rows. All methods finish a fold before the next begins. Each
-    run is kept in the store as soon as it ends; the same call goes on where the last one stopped.
+    run is kept in the store as soon as it ends; the same call goes on where the last one stopped,
+    and begins again what was lost with its process. "lost" counts such runs, if there are any.
 
     Parameters
     ----------
@@ -80,6 +135,8 @@ def compare(
         Seconds after which no run begins, but for each method's first.
     jobs : int, optional
         Processes; by default as many as there are cores.
+    cluster : str, optional
+        Address of a Dask scheduler, whose workers run instead.
     retry : bool
         Run again what failed in an earlier call.
     observer : callable, optional
@@ -101,8 +158,7 @@ def compare(
     settings = _settings(
         table, models, losses, folds, repeats, trials, seed, metric, time_budget, jobs
     )
-    plan = plan_of(table, settings)
-    tell = observer or (lambda event: None)
+    plan, lost = plan_of(table, settings), 0
 
     def so_far(runs: Store) -> dict[str, Any]:
         environment = {
@@ -113,12 +169,21 @@ def compare(
             "seconds": round(time.perf_counter() - begun, 1),
             "command": command or f"compare({table.name!r})",
         }
-        return document(table, settings, runs.runs(plan), runs.failures(plan), environment)
+        found = document(table, settings, runs.runs(plan), runs.failures(plan), environment)
+        return found | ({"lost": lost} if lost else {})
 
     path = Path(store)
     with only_one(path), Store(path) as runs:
         try:
-            _run_missing(table, settings, plan, runs, retry, tell)
+            lost = run_missing(
+                Comparison(table, settings.metric),
+                plan,
+                runs,
+                Where(settings.jobs, cluster),
+                retry=retry,
+                time_budget=time_budget,
+                observer=observer,
+            )
         except KeyboardInterrupt:
             raise Interrupted(so_far(runs)) from None
         return so_far(runs)
@@ -203,52 +268,3 @@ def _refuse_without_probabilities(settings: Settings) -> None:
             raise BadInput(
                 f"metric {settings.metric.name!r} needs probabilities, and {method.name} has none"
             )
-
-
-def _run_missing(
-    table: Table,
-    settings: Settings,
-    plan: list[dict[str, Any]],
-    runs: Store,
-    retry: bool,
-    tell: Callable[[Event], object],
-) -> None:
-    """Run what the store does not have, and keep each outcome at once."""
-    done, failed = 0, 0
-
-    def happened(kind: str, spec: dict[str, Any] | None = None, **more: Any) -> None:
-        tell(Event(kind, done, failed, len(plan), spec, **more))
-
-    happened("planned")
-    for run in runs.runs(plan):
-        done += 1
-        happened("finished", run.specification, result=run.result, stored=True)
-    missing = runs.missing(plan, retry=retry)
-    deadline = None
-    if settings.time_budget is not None:
-        deadline = time.time() + settings.time_budget
-    first = [spec["repeat"] == spec["fold"] == 0 for spec in missing]
-    deadlines = [None if early else deadline for early in first]
-    # Processes take runs in this order, so who ends one begins the next that waits.
-    waiting = iter(missing)
-    for _, spec in zip(range(settings.jobs), waiting, strict=False):
-        happened("started", spec)
-    content = (table.features, codes(table), len(table.classes), settings.metric)
-    for outcome in outcomes(planned_run, content, missing, settings.jobs, deadlines):
-        spec = missing[outcome.number]
-        done += _kept(runs, spec, outcome)
-        if outcome.result is not None:
-            happened("finished", spec, result=outcome.result)
-        elif outcome.error is not None:
-            failed += 1
-            happened("failed", spec, error=outcome.error)
-        following = next(waiting, None)
-        if following is not None and (deadline is None or time.time() < deadline):
-            happened("started", following)
-
-
-def _kept(runs: Store, spec: dict[str, Any], outcome: Outcome) -> bool:
-    """Write an outcome to the store; whether it was a result."""
-    if outcome.error is not None:
-        runs.add_failure(spec, outcome.error, outcome.traceback)
-    return outcome.result is not None and runs.add(spec, outcome.result)

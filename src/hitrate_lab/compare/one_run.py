@@ -9,42 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hitrate_lab.compare.folds import fold_rows, inner_split
+from hitrate_lab.compare.folds import inner_split
 from hitrate_lab.metrics import DEFAULT, METRICS, Metric, accuracy, log_loss
-from hitrate_lab.models.methods import Method, methods
+from hitrate_lab.models.methods import Method
 from hitrate_lab.runs.interrupts import no_early_stop
-from hitrate_lab.seeds import seed_of
 
 Array = NDArray[Any]
 
 # What comparisons are judged by unless they say so.
 ACCURACY = METRICS[DEFAULT]
-
-
-def planned_run(
-    content: tuple[Any, Array, int, Metric], specification: dict[str, Any]
-) -> dict[str, Any]:
-    """One run of a comparison's plan.
-
-    Parameters
-    ----------
-    content : tuple
-        Features, numbers of rows' classes, how many classes there are, and the metric.
-    specification : dict
-        As from `plan_of`.
-
-    Returns
-    -------
-    dict
-        As of `one_run`.
-    """
-    features, target, classes, metric = content
-    model, loss = specification["method"].split("/")
-    (method,) = methods([model], [loss])
-    repeat, fold, seed = (specification[key] for key in ("repeat", "fold", "seed"))
-    rows = fold_rows(target, specification["folds"], repeat, seed)[fold]
-    candidates, own_seed = specification["candidates"], seed_of(seed, repeat, fold)
-    return one_run(features, target, classes, rows, method, candidates, own_seed, metric)
 
 
 def one_run(

@@ -10,11 +10,10 @@ from typing import Any
 class Event:
     """Something that happened to the runs of a plan.
 
-    `kind` is "planned", once at the beginning; "started", when a comparison's run is handed to a
-    process; "finished", with the result that the store keeps; or "failed", with the error in one
-    line. What a comparison's store had already is told as "finished" and `stored`. `done`, `failed`
-    and `planned` count runs. `left` is a guess, in seconds, of how long the rest takes; None where
-    nothing is known.
+    `kind` is "planned", once at the beginning; "started", when a run is handed to a process;
+    "finished", with the result that the store keeps; or "failed", with the error in one line. What
+    the store had already is told as "finished" and `stored`. `done`, `failed` and `planned` count
+    runs. `left` is a guess, in seconds, of how long the rest takes; None where nothing is known.
     """
 
     kind: str
@@ -36,7 +35,7 @@ def run_name(specification: dict[str, Any]) -> str:
     >>> run_name({"data_set": "exact/car", "method": "EXACT", "seed": 3, "steps": 8000})
     'exact/car, EXACT, seed 3'
     """
-    words = [str(specification["data_set"])]
-    words += [str(specification[key]) for key in ("method", "model") if key in specification]
+    names = ("data_set", "method", "model")
+    words = [str(specification[key]) for key in names if key in specification]
     words += [f"{key} {specification[key]}" for key in ("trial", "seed") if key in specification]
     return ", ".join(words)

@@ -1,103 +1,75 @@
-"""Runs spread over processes of this machine, or over a Dask cluster, in any order of ending.
+"""Tasks spread over processes of this machine, or over a Dask cluster, in any order of ending.
 
-Dask is used through its own client: joblib's backend for it waits forever for a task whose workers
-died.
+Tasks are taken one by one, each when it can begin. Dask is used through its own client: joblib's
+backend for it waits forever for a task whose workers died.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
-import functools
 import importlib
-import os
-from collections.abc import Generator, Sequence
+import warnings
+from collections.abc import Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.runs.processes import (
-    DIED,
-    Outcome,
-    become_a_worker,
-    failed,
-    one_thread,
-    outcome_of,
-)
-from hitrate_lab.runs.store import canonical
+from hitrate_lab.runs.outcomes import Ended, Task, failed, lost, outcomes_of
+from hitrate_lab.runs.processes import Process, shared_here, so_many_threads
 from hitrate_lab.runs.work import Work
 
 # Processes that a task may take along: others may have killed one or two of them.
 DEATHS = 3
 # Seconds to wait for a cluster and its first worker.
 PATIENCE = 30
-# Variables that say to libraries how many threads they may start.
-THREADS = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMBA_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-)
+# Tasks for each thread of a cluster: while one runs, the next is on its way.
+AHEAD = 2
 
 
-class Task(NamedTuple):
-    """Specifications that are run together, one or more, and what they are run with.
-
-    `known` has results that they need, by key.
-    """
-
-    number: int
-    work: Work
-    specifications: list[dict[str, Any]]
-    data_dir: Path | None
-    known: dict[str, dict[str, Any]]
-    device: str
+def in_this_process(work: Work, tasks: Iterator[Task], threads: int) -> Generator[Ended]:
+    """One task after the other, here, with as many threads as in other processes."""
+    with so_many_threads(threads):
+        for task in tasks:
+            yield outcomes_of(work, task)
 
 
-def in_this_process(tasks: Sequence[Task]) -> Generator[Outcome]:
-    """One task after the other, here, with one thread as in other processes."""
-    with one_thread():
-        yield from map(_outcome, tasks)
-
-
-def in_processes(tasks: Sequence[Task], jobs: int) -> Generator[Outcome]:
+def in_processes(work: Work, tasks: Iterator[Task], jobs: int, threads: int) -> Generator[Ended]:
     """`jobs` tasks at a time, in processes that end with the iteration.
 
     Each process is a pool of its own: if it dies, whatever killed it, it is known which task it
     had. That one is begun again when the others have ended, alone; if it has taken `DEATHS`
-    processes along it fails.
+    processes along it is lost.
     """
-    waiting, again = collections.deque(tasks), collections.deque[Task]()
-    processes: list[Any] = []
-    free: list[Any] = []
-    under_way: dict[Future[Outcome], tuple[Task, Any]] = {}
+    again = collections.deque[Task]()
+    processes: list[Process] = []
+    free: list[Process] = []
+    under_way: dict[Future[Ended], tuple[Task, Process]] = {}
     deaths: collections.Counter[int] = collections.Counter()
 
     def begin(task: Task) -> None:
         while True:
             if not free:
-                processes.append(_process())
+                processes.append(Process(work, threads))
                 free.append(processes[-1])
             process = free.pop()
             # One that died in its sleep is forgotten.
             with contextlib.suppress(BrokenExecutor):
-                under_way[process.submit(_outcome, task)] = task, process
+                under_way[process.submit(_in_a_worker, task)] = task, process
                 return
 
-    outcomes: list[Outcome] = []
+    ended: list[Ended] = []
     try:
-        while waiting or again or under_way or outcomes:
-            while waiting and len(under_way) < jobs:
-                begin(waiting.popleft())
+        while True:
+            while len(under_way) < jobs and (task := next(tasks, None)) is not None:
+                begin(task)
             if again and not under_way:
                 begin(again.popleft())
             # While these are kept the next ones run.
-            yield from outcomes
-            outcomes.clear()
+            yield from ended
+            ended.clear()
+            if not under_way:
+                return
             # On Windows, Ctrl-C has no effect on one that waits for good.
             for future in wait(under_way, timeout=1.0, return_when=FIRST_COMPLETED).done:
                 task, process = under_way.pop(future)
@@ -107,36 +79,32 @@ def in_processes(tasks: Sequence[Task], jobs: int) -> Generator[Outcome]:
                     if deaths[task.number] < DEATHS:
                         again.append(task)
                     else:
-                        trace = f"{DIED}\n{error}"
-                        outcomes.append(Outcome(task.number, error=DIED, traceback=trace))
+                        ended.append(lost(task, str(error)))
                     continue
                 free.append(process)
-                outcomes.append(failed(task.number, error) if error else future.result())
+                if error is None:
+                    ended.append(future.result())
+                else:
+                    ended.append((task.number, [failed(error)] * len(task.specifications)))
     finally:
         for process in processes:
-            process.shutdown(kill_workers=True)
+            process.end()
 
 
-def _process() -> Any:
-    """A pool of one process with one thread, which ends with this one."""
-    loky: Any = importlib.import_module("joblib.externals.loky")
-    return loky.ProcessPoolExecutor(
-        1,
-        initializer=become_a_worker,
-        initargs=(os.getpid(), None),
-        env=dict.fromkeys(THREADS, "1"),
-    )
+def _in_a_worker(task: Task) -> Ended:
+    return outcomes_of(shared_here(), task)
 
 
-def on_cluster(tasks: Sequence[Task], address: str) -> Generator[Outcome]:
+def on_cluster(work: Work, tasks: Iterator[Task], address: str) -> Generator[Ended]:
     """Tasks on the workers of a Dask cluster, which must have hitrate and see the data folder.
 
     Dask begins a task again elsewhere when its worker dies; one that has taken several workers
-    along fails.
+    along is lost.
 
     Parameters
     ----------
-    tasks : sequence
+    work : Work
+    tasks : iterator
     address : str
         Of the scheduler, such as tcp://10.0.0.1:8786.
     """
@@ -151,31 +119,72 @@ def on_cluster(tasks: Sequence[Task], address: str) -> Generator[Outcome]:
         client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         raise BadInput(f"no Dask cluster at {address}: {' '.join(str(error).split())}") from error
+    under_way: dict[Any, Task] = {}
     with client:
         _check_workers(client, address)
-        futures = {client.submit(_on_a_node, task, pure=False): task for task in tasks}
+        ended = distributed.as_completed(loop=client.loop)
         try:
-            for future in distributed.as_completed(list(futures), loop=client.loop):
-                number = futures[future].number
-                try:
-                    outcome = future.result()
-                except (CancelledError, OSError) as error:
-                    raise BadInput(
-                        f"the Dask cluster at {address} is lost; what is done is kept, the same "
-                        "command goes on from here"
-                    ) from error
-                except Exception as error:
-                    # What a run raises is in its outcome: this is of its workers.
-                    outcome = Outcome(
-                        number, error=f"{DIED} ({type(error).__name__})", traceback=str(error)
-                    )
+            with _while_it_lasts(address), warnings.catch_warnings():
+                # That a table is large.
+                warnings.filterwarnings("ignore", "Sending large graph")
+                # As a task that the cluster may repeat: its copies may die with their workers.
+                shared = client.submit(_itself, work, pure=False)
+            while True:
+                with _while_it_lasts(address):
+                    most = AHEAD * max(1, sum(client.nthreads().values()))
+                while len(under_way) < most and (task := next(tasks, None)) is not None:
+                    future = client.submit(_on_a_node, shared, task, pure=False)
+                    under_way[future] = task
+                    ended.add(future)
+                if not under_way:
+                    return
+                with _while_it_lasts(address):
+                    future = next(ended)
+                    task = under_way.pop(future)
+                    found = _result(distributed, future, task)
                 # The cluster may forget it: the store has it when we are called again.
-                del futures[future]
-                yield outcome
+                yield found
                 future.release()
         finally:
             with contextlib.suppress(Exception):
-                client.cancel(list(futures))
+                client.cancel(list(under_way))
+
+
+@contextlib.contextmanager
+def _while_it_lasts(address: str) -> Iterator[None]:
+    try:
+        yield
+    except (CancelledError, OSError) as error:
+        raise BadInput(
+            f"the Dask cluster at {address} is lost; what is done is kept, the same "
+            "command goes on from here"
+        ) from error
+
+
+def _result(distributed: Any, future: Any, task: Task) -> Ended:
+    try:
+        found: Ended = future.result()
+        return found
+    except distributed.scheduler.KilledWorker as error:
+        return lost(task, str(error))
+    except (CancelledError, OSError):
+        raise
+    except Exception as error:
+        # What a run raises is in its outcome: this is of its worker.
+        return task.number, [failed(error)] * len(task.specifications)
+
+
+def _itself(work: Work) -> Work:
+    return work
+
+
+def _on_a_node(work: Work, task: Task) -> Ended:
+    """A task on a cluster, whose workers may have left the number of threads open."""
+    import torch
+
+    if work.has_one_thread:
+        torch.set_num_threads(1)
+    return outcomes_of(work, task)
 
 
 def _check_workers(client: Any, address: str) -> None:
@@ -205,30 +214,3 @@ def version_here() -> str:
     import hitrate
 
     return str(hitrate.__version__)
-
-
-def _outcome(task: Task) -> Outcome:
-    """Run one task; its result has an `Outcome` for each specification."""
-    return outcome_of(task.number, lambda: _results(task))
-
-
-def _results(task: Task) -> list[Outcome]:
-    found = task.work.run_batch(task.specifications, task.data_dir, task.known, task.device)
-    assert len(found) == len(task.specifications)
-    return [outcome_of(k, functools.partial(_plain, each)) for k, each in enumerate(found)]
-
-
-def _plain(found: Any) -> Any:
-    """What a run ended with, if a store can keep it."""
-    if isinstance(found, Exception):
-        raise found
-    canonical(found)
-    return found
-
-
-def _on_a_node(task: Task) -> Outcome:
-    """A task on a cluster, whose workers may have left the number of threads open."""
-    import torch
-
-    torch.set_num_threads(1)
-    return _outcome(task)

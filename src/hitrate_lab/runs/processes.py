@@ -1,121 +1,121 @@
-"""Processes of this machine for runs: one thread each, gone when their parent is."""
+"""Processes of this machine for runs, which are gone when their parent is."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
-import shutil
 import signal
 import threading
 import time
-import traceback
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 # Seconds between looks at the parent.
 WATCH = 0.5
-DIED = "the process that ran it died; perhaps there was not enough memory"
+# Variables that say to libraries how many threads they may start.
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+# What this process runs, if it is a worker.
+_here: dict[str, Any] = {}
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a task: a result, an error, or neither if it was too late to begin."""
-
-    number: int
-    result: Any = None
-    error: str | None = None
-    traceback: str = ""
-
-
-def outcome_of(number: int, run: Callable[[], Any]) -> Outcome:
-    """The result of a call; whatever it raises is its outcome."""
-    try:
-        return Outcome(number, result=run())
-    except Exception as error:
-        return failed(number, error)
-
-
-def failed(number: int, error: BaseException) -> Outcome:
-    """The outcome that an exception is: in a line, and in full."""
-    line = " ".join(f"{type(error).__name__}: {error}".split())
-    return Outcome(number, error=line, traceback="".join(traceback.format_exception(error)))
-
-
-def in_order_of_ending(
-    calls: Iterable[Any], jobs: int, pre_dispatch: int, folder: Path | None = None
-) -> Iterator[Outcome]:
-    """What joblib's delayed calls give, in the order in which they end.
-
-    The end of the iteration, by whatever exception, is the end of the processes. They end with this
-    one too, whether they have begun a call or not.
+class Process:
+    """A process with what it works on, which has one call at a time.
 
     Parameters
     ----------
-    calls : iterable
-    jobs : int
-    pre_dispatch : int
-        Calls that are under way at a time.
-    folder : Path, optional
-        As for `become_a_worker`.
+    shared : object
+        Reaches it once; `shared_here` finds it there.
+    threads : int
+        That it may compute with.
     """
-    import joblib
 
-    begin = {"initializer": become_a_worker, "initargs": (os.getpid(), folder)}
-    with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1, **begin):
-        spread = joblib.Parallel(
-            return_as="generator_unordered",
-            batch_size=1,
-            pre_dispatch=pre_dispatch,
-            max_nbytes=None,
+    def __init__(self, shared: Any, threads: int) -> None:
+        loky: Any = importlib.import_module("joblib.externals.loky")
+        self._pool = loky.ProcessPoolExecutor(
+            1,
+            initializer=become_a_worker,
+            initargs=(os.getpid(), shared, threads),
+            env=dict.fromkeys(THREADS, str(threads)),
         )
-        ended = spread(calls)
-        try:
-            yield from ended
-        finally:
-            with warnings.catch_warnings():
-                # That not all of it was waited for is what was meant.
-                warnings.simplefilter("ignore")
-                ended.close()
+
+    def submit(self, call: Any, argument: Any) -> Any:
+        """Begin a call; its future ends in BrokenExecutor if the process dies."""
+        with deaf_children():
+            return self._pool.submit(call, argument)
+
+    def end(self) -> None:
+        """Kill it, whatever it is doing."""
+        self._pool.shutdown(kill_workers=True)
 
 
-def become_a_worker(parent: int, folder: Path | None) -> None:
-    """Leave Ctrl-C at a terminal, which reaches this process too, to the parent; end with it.
+@contextlib.contextmanager
+def deaf_children() -> Iterator[None]:
+    """Processes that are started here never hear of Ctrl-C, which a terminal sends to them too.
+
+    It is the parent's to end them; one that heard of it while it is starting would print where it
+    was. This process hears of it at the end.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def become_a_worker(parent: int, shared: Any, threads: int) -> None:
+    """Keep what the process works on, and end with its parent.
 
     Parameters
     ----------
     parent : int
-    folder : Path, optional
-        To remove if the parent was killed, and cannot do so.
+    shared : object
+    threads : int
     """
-    # A network would take the signal as the wish to stop early.
+    # Where children cannot be deaf; a network would take it as the wish to stop early.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _here["shared"], _here["threads"] = shared, threads
 
     # One that was killed cannot end its workers: they watch whether it lives.
     def watch() -> None:
         # A process whose parent has died gets another one; Windows has no such thing.
         while os.getppid() == parent:
             time.sleep(WATCH)
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)
 
     if os.name == "posix":
         threading.Thread(target=watch, daemon=True).start()
 
 
+def shared_here() -> Any:
+    """What the parent gave to this worker, which has the threads that it may have."""
+    import torch
+
+    torch.set_num_threads(_here["threads"])
+    return _here["shared"]
+
+
 @contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """As in the other processes, so that numbers do not depend on how many there are."""
+def so_many_threads(count: int) -> Iterator[None]:
+    """As in other processes, so that numbers do not depend on how many there are."""
     import torch
     from threadpoolctl import threadpool_limits
 
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(count)
     try:
-        with threadpool_limits(1):
+        with threadpool_limits(count):
             yield
     finally:
         torch.set_num_threads(before)

@@ -1,4 +1,4 @@
-"""How long the rest of a study takes: a guess from the runs that are done."""
+"""How long the rest of a plan takes: a guess from the runs that are done."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from hitrate_lab.runs.store import Run
+from hitrate_lab.runs.work import Result, Specification, Work
 
 Kind = tuple[Any, ...]
 
@@ -17,6 +18,8 @@ class Left:
 
     Parameters
     ----------
+    work : Work
+        Knows how long a result took.
     finished : sequence of Run
     batches : collection
         Specifications of the runs of each.
@@ -26,25 +29,27 @@ class Left:
 
     def __init__(
         self,
+        work: Work,
         finished: Sequence[Run],
-        batches: Collection[Sequence[dict[str, Any]]],
+        batches: Collection[Sequence[Specification]],
         jobs: int | None,
     ) -> None:
-        self._jobs, self._batches = jobs, len(batches)
+        self._work, self._jobs, self._batches = work, jobs, len(batches)
         self._begun, self._worked = time.monotonic(), 0.0
         self._waiting = collections.Counter(_kind(spec) for specs in batches for spec in specs)
         self._seconds: dict[Kind, float] = collections.defaultdict(float)
         self._counts: collections.Counter[Kind] = collections.Counter()
         for run in finished:
-            self._learn(run.specification, run.result.get("seconds"))
+            self._learn(run.specification, work.seconds_of(run.result))
 
-    def ended(self, specs: Sequence[dict[str, Any]], seconds: Sequence[float | None]) -> None:
+    def ended(self, specs: Sequence[Specification], results: Sequence[Result | None]) -> None:
         """Take notice of a batch's end, and of how long each of its runs took, if that is known."""
         self._batches -= 1
-        for spec, each in zip(specs, seconds, strict=True):
+        for spec, result in zip(specs, results, strict=True):
+            seconds = None if result is None else self._work.seconds_of(result)
             self._waiting[_kind(spec)] -= 1
-            self._worked += each or 0.0
-            self._learn(spec, each)
+            self._worked += seconds or 0.0
+            self._learn(spec, seconds)
 
     def seconds(self) -> float | None:
         """The guess; None if no run is known yet."""
@@ -59,15 +64,15 @@ class Left:
         like = next(each for each in _from_the_most_alike(kind) if self._counts[each])
         return self._seconds[like] / self._counts[like]
 
-    def _learn(self, spec: dict[str, Any], seconds: float | None) -> None:
+    def _learn(self, spec: Specification, seconds: float | None) -> None:
         if seconds is not None:
             for kind in _from_the_most_alike(_kind(spec)):
                 self._seconds[kind] += seconds
                 self._counts[kind] += 1
 
 
-def _kind(spec: dict[str, Any]) -> Kind:
-    return spec["data_set"], spec.get("method", spec.get("model")), spec.get("stage")
+def _kind(spec: Specification) -> Kind:
+    return spec.get("data_set"), spec.get("method", spec.get("model")), spec.get("stage")
 
 
 def _from_the_most_alike(kind: Kind) -> list[Kind]:

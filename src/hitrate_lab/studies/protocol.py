@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hitrate_lab.runs.store import Run
-from hitrate_lab.runs.work import Result, Specification, Work
+from hitrate_lab.runs.work import Context, Result, Specification, Work
 
 if TYPE_CHECKING:
     from hitrate_lab.studies.study_file import Study
@@ -46,19 +45,15 @@ class Protocol(Work):
     def plan(self, study: Study) -> list[Specification]:
         """Specifications of all runs, each with at least "study", "protocol" and "data_set"."""
 
-    def run(self, specification: Specification, data_dir: Path | None) -> Result:
+    def run(self, specification: Specification, context: Context) -> Result:
         """One result, with at least "seconds"."""
         raise NotImplementedError(f"{type(self).__name__} has neither run nor run_batch")
 
     def run_batch(
-        self,
-        specifications: Sequence[Specification],
-        data_dir: Path | None,
-        known: Mapping[str, Result],
-        device: str,
+        self, specifications: Sequence[Specification], context: Context
     ) -> list[Result | Exception]:
         """Results of runs that are computed together; by default one after the other."""
-        return [self.run(specification, data_dir) for specification in specifications]
+        return [self.run(specification, context) for specification in specifications]
 
     @abstractmethod
     def cells(self, specification: Specification, result: Result) -> list[Cell]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hitrate_lab.bad_input import BadInput, listed
 from hitrate_lab.runs.batches import held_up
-from hitrate_lab.runs.engine import run_missing
+from hitrate_lab.runs.engine import Where, run_missing
 from hitrate_lab.runs.events import Event, run_name
 from hitrate_lab.runs.lock import only_one
 from hitrate_lab.runs.store import Failure, Store, key_of
@@ -25,7 +25,7 @@ class Status:
     """How far a study is: runs by what has become of them, in all and of each data set.
 
     A failed run that has a result by now is done. Of those that are missing, `waiting` need the
-    result of one that failed.
+    result of one that failed, and `lost` were begun and died with their processes, in this call.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Status:
     seconds: float
     data_sets: dict[str, dict[str, int]]
     failures: list[dict[str, str]]
+    lost: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -71,8 +72,9 @@ def run_study(
 
     Whatever ends it, Ctrl-C, kill -9 or a loss of power, the same call goes on from there. Results
     are never overwritten. A run that fails does not stop the others, except those that need its
-    result. What a protocol computes together is computed together again if a part of it is missing,
-    so that results do not depend on where it stopped.
+    result; one that was lost with its process is begun again. What a protocol computes together is
+    computed together again if a part of it is missing, so that results do not depend on where it
+    stopped.
 
     Parameters
     ----------
@@ -107,20 +109,11 @@ def run_study(
         protocol.check_machine(study)
     check_data(study, data_dir)
     path = Path(store)
+    where = Where(jobs, cluster, data_dir, device)
     with only_one(path), Store(path) as runs:
-        run_missing(
-            protocol,
-            plan,
-            runs,
-            jobs=jobs,
-            cluster=cluster,
-            data_dir=data_dir,
-            retry=retry,
-            device=device,
-            observer=observer,
-        )
-        status = _status(study, plan, path, runs)
-    assert status.missing == status.waiting, "a run needs one that is not planned, or itself"
+        lost = run_missing(protocol, plan, runs, where, retry=retry, observer=observer)
+        status = replace(_status(study, plan, path, runs), lost=lost)
+    assert lost or status.missing == status.waiting, "a run needs one that is not planned"
     return status
 
 

@@ -114,7 +114,7 @@ def test_the_same_command_runs_nothing_twice(table, tmp_path, monkeypatch):
 # The command, with runs that take tickets.
 HELD = """
 from hitrate_lab.cli import main
-from hitrate_lab.compare import one_run as runs
+from hitrate_lab.compare import comparison as runs
 from watched import take_ticket
 
 one_run = runs.one_run

@@ -91,8 +91,8 @@ def test_a_study_runs_once_and_a_second_call_has_nothing_to_do(study, tmp_path, 
     events = []
     status = run_study(study, store=tmp_path / "runs.sqlite", jobs=1, observer=events.append)
     assert (status.planned, status.done, status.failed, status.missing) == (24, 24, 0, 0)
-    assert [event.kind for event in events] == ["planned"] + 24 * ["finished"]
-    assert [event.done for event in events] == list(range(25))
+    assert [event.kind for event in events] == ["planned"] + 24 * ["started", "finished"]
+    assert [event.done for event in events if event.kind != "started"] == list(range(25))
     assert events[0].left is None and events[-1].left == 0
     assert sorted(begun(log)) == sorted(map(place, plan_of(study)))
     again = run_study(study, store=tmp_path / "runs.sqlite", jobs=1)
@@ -104,7 +104,7 @@ def test_the_time_left_is_guessed_from_runs_that_are_alike(tmp_path):
     study = read_study(written(tmp_path, seconds=0.01))
     events = []
     run_study(study, store=tmp_path / "runs.sqlite", jobs=1, observer=events.append)
-    for event in events[1:]:
+    for event in events[2:]:
         assert event.left == pytest.approx(0.01 * (24 - event.done))
 
 
@@ -218,20 +218,22 @@ def test_ctrl_c_ends_the_command_with_130_and_the_same_command_goes_on(tmp_path,
 
 @kills
 @pytest.mark.slow
-def test_a_run_that_kills_its_process_is_the_only_one_that_fails(tmp_path):
+def test_a_run_that_kills_its_process_is_lost_alone_and_the_next_call_begins_it_again(tmp_path):
     there = tmp_path / "there"
     there.touch()
     path = written(tmp_path, second=f'dies = "{there}"', seeds=1)
     study, store = read_study(path), tmp_path / "runs.sqlite"
-    status = run_study(study, store=store, jobs=2)
-    assert (status.done, status.failed, status.missing) == (2, 2, 0)
-    assert all("nine" in failure["run"] for failure in status.failures)
-    assert all("the process that ran it died" in failure["error"] for failure in status.failures)
-    # Failures stay until they are asked for.
-    assert run_study(study, store=store, jobs=2).failed == 2
+    events = []
+    status = run_study(study, store=store, jobs=2, observer=events.append)
+    assert (status.done, status.failed, status.missing, status.lost) == (2, 0, 2, 2)
+    told = [event for event in events if event.kind == "failed"]
+    assert [event.specification["method"] for event in told] == ["nine", "nine"]
+    assert all("the process that ran it died" in event.error for event in told)
+    ended = CliRunner().invoke(study_app, ["run", str(path), "--store", str(store)])
+    assert ended.exit_code == 1 and "2 runs were lost with the process" in ended.stderr
     there.unlink()
-    status = run_study(study, store=store, jobs=2, retry=True)
-    assert (status.done, status.failed) == (4, 0)
+    status = run_study(study, store=store, jobs=2)
+    assert (status.done, status.failed, status.lost) == (4, 0, 0)
     one, nine = (tables(study, store)[0]["rows"][0]["cells"][name] for name in ("one", "nine"))
     assert one["n"] == nine["n"] == 1
 
@@ -293,7 +295,7 @@ def test_a_cluster_finishes_the_study_when_one_of_its_workers_is_killed(undistur
 
 @kills
 @pytest.mark.slow
-def test_a_run_that_kills_the_workers_of_a_cluster_is_the_only_one_that_fails(tmp_path):
+def test_a_run_that_kills_the_workers_of_a_cluster_is_the_only_one_that_is_lost(tmp_path):
     pytest.importorskip("distributed")
     there, go = tmp_path / "there", tmp_path / "go"
     there.touch()
@@ -308,7 +310,7 @@ def test_a_run_that_kills_the_workers_of_a_cluster_is_the_only_one_that_fails(tm
         go.touch()
         out = process.rest()
         assert process.returncode == 0, process.complaints()
-    assert out.splitlines()[-1] == "ended 2 2"
-    failures = status_of(read_study(path), store).failures
-    assert [failure["run"] for failure in failures] == ["iris, nine, seed 0", "wine, nine, seed 0"]
-    assert all("the process that ran it died" in failure["error"] for failure in failures)
+    assert out.splitlines()[-1] == "ended 2 0"
+    assert sum(line.startswith("failed") for line in out.splitlines()) == 2
+    status = status_of(read_study(path), store)
+    assert (status.missing, status.failures) == (2, [])

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from hitrate_lab.runs.store import Run, canonical, key_of
+from hitrate_lab.runs.work import Context
 from hitrate_lab.studies import Protocol, read_study
 from hitrate_lab.studies.registry import PROTOCOLS, protocol_named
 
@@ -132,7 +133,7 @@ class Right(Protocol):
     def plan(self, study):
         return []
 
-    def run(self, specification, data_dir):
+    def run(self, specification, context):
         return {"seconds": 0.0}
 
     def cells(self, specification, result):
@@ -159,7 +160,7 @@ class Idle(Protocol):
     [
         (Right, []),
         (Misspelt, ["picture is no hook"]),
-        (Impatient, ["run needs the arguments self, specification, data_dir"]),
+        (Impatient, ["run needs the arguments self, specification, context"]),
         (Idle, ["has neither run nor run_batch"]),
     ],
 )
@@ -171,12 +172,12 @@ def test_what_every_protocol_needs_is_asked_for_at_once():
     with pytest.raises(TypeError, match="abstract"):
         type("Unplanned", (Protocol,), {})()
     with pytest.raises(NotImplementedError, match="Idle has neither run nor run_batch"):
-        Idle().run_batch([{}], None, {}, "cpu")
+        Idle().run_batch([{}], Context())
 
 
 def test_what_is_left_out_has_a_default():
     protocol = Right()
-    assert protocol.run_batch([{"seed": 0}, {"seed": 1}], None, {}, "cpu") == [{"seconds": 0.0}] * 2
+    assert protocol.run_batch([{"seed": 0}, {"seed": 1}], Context()) == [{"seconds": 0.0}] * 2
     assert protocol.batch_of({"seed": 0}) == key_of({"seed": 0})
     assert protocol.needs({}, [{}]) == [] and protocol.score_tables(None, []) is None
     assert protocol.extra_tables(None, []) == [] and protocol.pictures(None, []) == {}

@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.runs.environment import processor
-from hitrate_lab.runs.work import Result, Specification
+from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.studies.protocol import Cell, Protocol
 
 if TYPE_CHECKING:
@@ -99,15 +98,14 @@ class ExactCost(Protocol):
         """Complain of a machine that has not the study's device."""
         _check_device(_settings(study)["device"])
 
-    def run(self, specification: Specification, data_dir: Path | None) -> Result:
+    def run(self, specification: Specification, context: Context) -> Result:
         """Measure a loss and cross entropy in turns: per element, and as ratios of one round.
 
         Parameters
         ----------
         specification : dict
             One of `plan`.
-        data_dir : Path, optional
-            Not used.
+        context : Context
         """
         import torch
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.store import canonical
-from hitrate_lab.runs.work import Result, Specification
+from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.studies.exact import tables as exact_tables
 from hitrate_lab.studies.protocol import Cell, Protocol
 
@@ -104,11 +103,7 @@ class ExactSearch(Protocol):
         ]
 
     def run_batch(
-        self,
-        specifications: Sequence[Specification],
-        data_dir: Path | None,
-        known: Mapping[str, Result],
-        device: str,
+        self, specifications: Sequence[Specification], context: Context
     ) -> list[Result | Exception]:
         """Run all trials of a method on a data set, or train with the best one's parameters.
 
@@ -116,15 +111,12 @@ class ExactSearch(Protocol):
         ----------
         specifications : sequence of dict
             Some of `plan` that share `batch_of`.
-        data_dir : Path, optional
-        known : mapping
-            At the end, results of all trials.
-        device : str
-            Of torch.
+        context : Context
+            Knows, at the end, results of all trials.
         """
         spec = specifications[0]
         name = spec["data_set"].removeprefix(exact_tables.COLLECTION)
-        data = exact_tables.read(name, spec["split"], spec["follow"], data_dir)
+        data = exact_tables.read(name, spec["split"], spec["follow"], context.data_dir)
         train, test = (data.X_train, data.y_train), (data.X_test, data.y_test)
         if spec["stage"] == "trial":
             parts = held_out(*train, spec["validation"], spec["split"])
@@ -132,17 +124,17 @@ class ExactSearch(Protocol):
             used = [{key: each[key] for key in ("trial", "training")} for each in specifications]
         else:
             parts, names = (train, test), exact_tables.MEASURES
-            used = [best_of(known.values())] * len(specifications)
+            used = [best_of(context.known.values())] * len(specifications)
         pairs = [
             (own["training"], each["seed"]) for own, each in zip(used, specifications, strict=True)
         ]
         begun = time.perf_counter()
-        found = exact_tables.accuracies(parts, len(data.classes), pairs, device)
+        found = exact_tables.accuracies(parts, len(data.classes), pairs, context.device)
         common = {
             "seconds": round((time.perf_counter() - begun) / len(pairs), 3),
             "trained_together": len(pairs),
             "processor": processor(),
-            "device": exact_tables.device_name(device),
+            "device": exact_tables.device_name(context.device),
         }
         results: list[dict[str, Any] | Exception] = []
         for own, each in zip(used, found, strict=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from hitrate_lab.datasets import PublishedSet, read_exact
 from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.store import canonical
-from hitrate_lab.runs.work import Result, Specification
+from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.studies.protocol import Cell, Protocol
 
 if TYPE_CHECKING:
@@ -90,11 +90,7 @@ class ExactTables(Protocol):
         return canonical([*place, *(training[key] for key in linear.COMMON)])
 
     def run_batch(
-        self,
-        specifications: Sequence[Specification],
-        data_dir: Path | None,
-        known: Mapping[str, Result],
-        device: str,
+        self, specifications: Sequence[Specification], context: Context
     ) -> list[Result | Exception]:
         """Train all of a batch: accuracy on both parts, and each one's share of the time.
 
@@ -102,19 +98,15 @@ class ExactTables(Protocol):
         ----------
         specifications : sequence of dict
             Some of `plan` that share `batch_of`.
-        data_dir : Path, optional
-        known : mapping
-            Not used: no run needs another's result.
-        device : str
-            Of torch.
+        context : Context
         """
         spec = specifications[0]
         name = spec["data_set"].removeprefix(COLLECTION)
-        data = read(name, spec["split"], spec["follow"], data_dir)
+        data = read(name, spec["split"], spec["follow"], context.data_dir)
         parts = (data.X_train, data.y_train), (data.X_test, data.y_test)
         pairs = [(each["training"], each["seed"]) for each in specifications]
         begun = time.perf_counter()
-        found = accuracies(parts, len(data.classes), pairs, device, spec["windows"])
+        found = accuracies(parts, len(data.classes), pairs, context.device, spec["windows"])
         shape = {
             "train_rows": len(data.y_train),
             "test_rows": len(data.y_test),
@@ -123,7 +115,7 @@ class ExactTables(Protocol):
             "seconds": round((time.perf_counter() - begun) / len(pairs), 3),
             "trained_together": len(pairs),
             "processor": processor(),
-            "device": device_name(device),
+            "device": device_name(context.device),
         }
         return [
             each

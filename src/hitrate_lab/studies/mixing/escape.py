@@ -9,13 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets import read_uci
 from hitrate_lab.runs.environment import processor
-from hitrate_lab.runs.work import Result, Specification
+from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.studies.mixing.fields import (
     COLLECTION,
     check_names,
@@ -90,14 +89,14 @@ class MixingEscape(Protocol):
             for seed in study.methods[0].seeds
         ]
 
-    def run(self, specification: Specification, data_dir: Path | None) -> Result:
+    def run(self, specification: Specification, context: Context) -> Result:
         """Train with some losses, and measure all of them on the way.
 
         Parameters
         ----------
         specification : dict
             One of `plan`.
-        data_dir : Path, optional
+        context : Context
 
         Returns
         -------
@@ -110,7 +109,8 @@ class MixingEscape(Protocol):
 
         spec = specification
         begun = time.perf_counter()
-        split = Split.of(read_uci(spec["data_set"].removeprefix(COLLECTION), data_dir=data_dir))
+        name = spec["data_set"].removeprefix(COLLECTION)
+        split = Split.of(read_uci(name, data_dir=context.data_dir))
         last = max(spec["epochs"])
         setting = Setting(spec["model"], last, spec["batch_size"], Optimizer(**spec["optimizer"]))
         points = {

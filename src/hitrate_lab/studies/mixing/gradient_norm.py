@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets import read_uci
 from hitrate_lab.runs.environment import processor
-from hitrate_lab.runs.work import Result, Specification
+from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.studies.mixing.fields import (
     COLLECTION,
     check_names,
@@ -104,20 +103,21 @@ class MixingGradientNorm(Protocol):
             for data_set in study.data_sets
         ]
 
-    def run(self, specification: Specification, data_dir: Path | None) -> Result:
+    def run(self, specification: Specification, context: Context) -> Result:
         """Train all models of a data set, and measure gradients on the way of some of them.
 
         Parameters
         ----------
         specification : dict
             One of `plan`.
-        data_dir : Path, optional
+        context : Context
         """
         from hitrate_lab.training.batched import Optimizer, Setting, Split, train_many
 
         spec = specification
         begun = time.perf_counter()
-        split = Split.of(read_uci(spec["data_set"].removeprefix(COLLECTION), data_dir=data_dir))
+        name = spec["data_set"].removeprefix(COLLECTION)
+        split = Split.of(read_uci(name, data_dir=context.data_dir))
         setting = Setting(
             spec["model"], spec["epochs"], spec["batch_size"], Optimizer(**spec["optimizer"])
         )

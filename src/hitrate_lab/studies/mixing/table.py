@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets import read_uci
 from hitrate_lab.runs.environment import processor
-from hitrate_lab.runs.work import Result, Specification
+from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.studies.mixing.fields import (
     COLLECTION,
     check_names,
@@ -89,14 +88,14 @@ class MixingTable(Protocol):
             for data_set in study.data_sets
         ]
 
-    def run(self, specification: Specification, data_dir: Path | None) -> Result:
+    def run(self, specification: Specification, context: Context) -> Result:
         """Train all models of a data set: for each method and seed what validation rows choose.
 
         Parameters
         ----------
         specification : dict
             One of `plan`.
-        data_dir : Path, optional
+        context : Context
         """
         from hitrate_lab.training.batched import Optimizer, Setting, Split, Variant, train_many
 
@@ -105,7 +104,7 @@ class MixingTable(Protocol):
             spec["data_set"].removeprefix(COLLECTION),
             split=spec["split"],
             standardise=spec["standardise"],
-            data_dir=data_dir,
+            data_dir=context.data_dir,
         )
         rows = Split.of(data)
         setting = Setting(

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 from watched import environment
 
 from hitrate_lab.bad_input import BadInput
+from hitrate_lab.runs.work import Context
 from hitrate_lab.studies import document, plan_of, read_study
 from hitrate_lab.studies.exact import cost as exact_cost
 from hitrate_lab.studies.exact.cost_tables import figure, tables
@@ -82,7 +83,7 @@ def test_a_machine_without_a_gpu_is_told_in_one_line():
     complaint = "device = 'cuda': this machine has no GPU that torch can use"
     for call in (
         PROTOCOL.check_machine,
-        lambda study: PROTOCOL.run(plan_of(study)[0], None),
+        lambda study: PROTOCOL.run(plan_of(study)[0], Context()),
     ):
         with pytest.raises(BadInput) as caught:
             call(study)
@@ -190,7 +191,7 @@ def test_calls_take_turns_and_their_ratio_is_that_of_their_work(monkeypatch):
 
 def test_cross_entropy_against_itself_is_one_and_takes_three_times_the_logits(study, monkeypatch):
     with Work(monkeypatch):
-        result = PROTOCOL.run(planned(study, "cross entropy", 64, rounds=[9, 9]), None)
+        result = PROTOCOL.run(planned(study, "cross entropy", 64, rounds=[9, 9]), Context())
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert result["time_ratio"] == pytest.approx(1)
     assert result["time_ratio_quartiles"] == pytest.approx([1, 1])
@@ -203,7 +204,7 @@ def test_cross_entropy_against_itself_is_one_and_takes_three_times_the_logits(st
 def test_the_papers_algorithm_takes_more_of_everything_than_the_integral(study, monkeypatch):
     with Work(monkeypatch):
         found = {
-            name: PROTOCOL.run(planned(study, name, 64, rows=4), None)
+            name: PROTOCOL.run(planned(study, name, 64, rows=4), Context())
             for name in ("Genz (paper)", "quadrature", "gridded")
         }
     genz = found.pop("Genz (paper)")
@@ -216,7 +217,7 @@ def test_the_papers_algorithm_takes_more_of_everything_than_the_integral(study, 
 
 def test_time_is_what_the_process_has_had_a_core(study):
     before = time.process_time()
-    result = PROTOCOL.run(planned(study, "quadrature", 8, rows=4), None)
+    result = PROTOCOL.run(planned(study, "quadrature", 8, rows=4), Context())
     used = time.process_time() - before
     # The median call of four rows is a part of it.
     assert 0 < 4 * result["ms"] / 1e3 < used
@@ -225,13 +226,13 @@ def test_time_is_what_the_process_has_had_a_core(study):
 @pytest.mark.slow
 def test_what_does_not_fit_is_a_result_that_says_how_much_it_needs(study):
     spec = planned(study, "quadrature", 64, rows=8)
-    needed = 8 * PROTOCOL.run(spec, None)["bytes"]
-    result = PROTOCOL.run({**spec, "memory_gb": 0.5 * needed / 1e9}, None)
+    needed = 8 * PROTOCOL.run(spec, Context())["bytes"]
+    result = PROTOCOL.run({**spec, "memory_gb": 0.5 * needed / 1e9}, Context())
     assert result["out_of_memory"]
     assert result["needs_bytes"] == pytest.approx(needed, rel=0.02)
     assert PROTOCOL.cells(spec, result) == []
     # A little more than it needs is enough.
-    result = PROTOCOL.run({**spec, "memory_gb": 1.05 * needed / 1e9}, None)
+    result = PROTOCOL.run({**spec, "memory_gb": 1.05 * needed / 1e9}, Context())
     assert "out_of_memory" not in result
 
 

@@ -12,6 +12,7 @@ from watched import environment
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.runs.store import Store, key_of
+from hitrate_lab.runs.work import Context
 from hitrate_lab.studies import document, find_study, plan_of, read_study, run_study
 from hitrate_lab.studies.exact import search as exact_search
 from hitrate_lab.studies.exact import tables as exact_tables
@@ -242,7 +243,7 @@ learning_rate = [1e38, 0.1]
         assert chosen == {sound_rate[method]}
         # The others are as good as they are without it.
         sound = [pair for pair in stages["trial"] if "diverged" not in pair[1]]
-        alone = PROTOCOL.run_batch([spec for spec, _ in sound], published, {}, "cpu")
+        alone = PROTOCOL.run_batch([spec for spec, _ in sound], Context(published))
         assert [each["validation_accuracy"] for each in alone] == [
             result["validation_accuracy"] for _, result in sound
         ]

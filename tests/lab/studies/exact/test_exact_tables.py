@@ -8,6 +8,7 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from hitrate.sklearn.linear_fit import Settings
 from hitrate.sklearn.sgd import train
 from hitrate.sklearn.standardized import Standardized
+from hitrate_lab.runs.work import Context
 from hitrate_lab.studies import find_study, plan_of
 from hitrate_lab.studies.exact import tables as exact_tables
 from hitrate_lab.training.batched.linear import train_linears
@@ -42,7 +43,7 @@ def standardised(load):
 
 def ran(spec, data_dir):
     """What a batch of one gives."""
-    (result,) = PROTOCOL.run_batch([spec], data_dir, {}, "cpu")
+    (result,) = PROTOCOL.run_batch([spec], Context(data_dir))
     return result
 
 

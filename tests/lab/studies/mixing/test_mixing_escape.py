@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 
 from hitrate.links import Mixed
 from hitrate_lab.datasets import names, read_uci
+from hitrate_lab.runs.work import Context
 from hitrate_lab.studies import read_study
 from hitrate_lab.studies.mixing import escape as mixing_escape
 from hitrate_lab.studies.report import load, stored_runs
@@ -71,7 +72,7 @@ def test_the_plan_has_a_run_for_each_set_architecture_and_seed(study):
 def test_a_run_measures_at_the_weights_of_a_plain_loop(study, published, model):
     changes = {"epochs": [0, 2], "minimum_steps": 0, "trained_with": ["CE", "EL"]}
     spec = spec_of(study, "wine", model, **changes)
-    result = PROTOCOL.run(spec, published)
+    result = PROTOCOL.run(spec, Context(published))
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert result["exact"]
     assert list(result["points"]) == ["CE", "EL"]
@@ -105,8 +106,8 @@ def test_a_run_measures_at_the_weights_of_a_plain_loop(study, published, model):
 def test_many_rows_are_estimated_within_the_errors_that_are_told(study, published):
     changes = {"epochs": [1], "minimum_steps": 0, "trained_with": ["CE"], "draws": 200}
     spec = spec_of(study, "wine", "one hidden layer", **changes)
-    (exact,) = PROTOCOL.run(spec, published)["points"]["CE"]
-    about = PROTOCOL.run({**spec, "exact_up_to": 0}, published)
+    (exact,) = PROTOCOL.run(spec, Context(published))["points"]["CE"]
+    about = PROTOCOL.run({**spec, "exact_up_to": 0}, Context(published))
     assert not about["exact"]
     for name, each in about["points"]["CE"][0]["noise"].items():
         assert 0 < each["error"] < abs(each["trace"])

@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 import hitrate
 from hitrate.links import Focused
 from hitrate_lab.datasets import names, read_uci
+from hitrate_lab.runs.work import Context
 from hitrate_lab.studies import document, read_study
 from hitrate_lab.studies.mixing import gradient_norm as control
 from hitrate_lab.studies.mixing.gradient_norm_summary import tables
@@ -116,7 +117,7 @@ def test_factors_in_phases_are_those_of_a_plain_loop(study, published):
 def test_a_run_measures_gradients_as_a_plain_loop_does(study, published, model):
     spec = next(spec for spec in PROTOCOL.plan(study) if spec["model"] == model)
     spec = {**spec, "data_set": "uci121/iris", "epochs": 6, "measured_at": [1, 5, 6]}
-    result = PROTOCOL.run(spec, published)
+    result = PROTOCOL.run(spec, Context(published))
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     split = Split.of(read_uci("iris", data_dir=published))
     setting = Setting(model, 6, 8, Optimizer("sgd", 0.9, 1e-4))

@@ -12,6 +12,7 @@ from broken_study import complaint_of
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets import names
+from hitrate_lab.runs.work import Context
 from hitrate_lab.studies import document, markdown, read_study, run_study, status_of
 from hitrate_lab.studies.mixing import table as mixing_table
 from hitrate_lab.studies.mixing.summary import summary, tables
@@ -69,7 +70,7 @@ def test_a_run_tells_what_plain_loops_find_and_validation_rows_choose(study, pub
         if (spec["data_set"], spec["model"]) == ("uci121/iris", model)
     )
     spec = {**spec, "epochs": 6}
-    result = PROTOCOL.run(spec, published)
+    result = PROTOCOL.run(spec, Context(published))
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     rows = result["train_rows"], result["validation_rows"], result["test_rows"]
     assert sum(rows) == 150
