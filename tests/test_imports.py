@@ -27,7 +27,7 @@ LAYERS = {
     ),
     "hitrate_lab": (
         ("__main__",),
-        ("cli", "loss_pictures", "toy"),
+        ("cli", "pages", "toy"),
         ("report",),
         ("compare", "studies"),
         ("datasets", "models", "pictures", "statistics", "training"),

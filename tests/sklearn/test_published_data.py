@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from hitrate.sklearn import AccuracyClassifier
+from hitrate_lab.pages.sklearn_tables import END, PAGE, RESULTS, START, markdown
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 from sklearn_certificate import fewest_errors
 from sklearn_data import EXACT, UCI, split, uci
-from sklearn_tables import END, PAGE, RESULTS, START, markdown
 
 
 @pytest.mark.parametrize(("name", "fewest"), [("haberman-survival", 66), ("blood", 151)])

@@ -1,6 +1,6 @@
 """Photograph the top of a report for the README.
 
-python docs/make_report_screenshot.py report.html out.png
+python -m hitrate_lab.pages.screenshots report.html out.png
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def take(report: Path, picture: Path) -> int:
 
 
 def main() -> None:
+    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("report", type=Path)
     parser.add_argument("picture", type=Path)

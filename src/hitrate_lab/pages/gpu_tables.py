@@ -1,4 +1,6 @@
-"""Write the GPU's tables and picture from committed results: `python benchmarks/gpu_tables.py`.
+"""Write the GPU's tables and pictures from committed results.
+
+    python -m hitrate_lab.pages.gpu_tables
 
 The results are those of one run each of `benchmarks/gpu.py` (`benchmarks/results/gpu.json`),
 `benchmarks/gpu_members.py` (`gpu_members.json`) and `benchmarks/gpu_training.py`
@@ -12,7 +14,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "benchmarks" / "results"
 IMAGES = ROOT / "docs" / "images"
 PLACES = {

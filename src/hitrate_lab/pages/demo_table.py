@@ -1,10 +1,10 @@
 """Write the README's table of `hitrate compare car` from a committed comparison.
 
-    python benchmarks/demo_table.py
+    python -m hitrate_lab.pages.demo_table
 
 The comparison is that of one `make demo`: copy ``build/demo/comparison.json`` to
 ``benchmarks/results/compare_car.json``, and make ``docs/images/report.png`` from its report with
-``docs/make_report_screenshot.py``.
+``hitrate_lab/pages/screenshots.py``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "benchmarks" / "results" / "compare_car.json"
 START, END = "<!-- demo:start -->", "<!-- demo:end -->"
 

@@ -1,6 +1,6 @@
 """Write the tables of the CPU in docs/measured.md from committed results.
 
-    python benchmarks/cpu_tables.py
+    python -m hitrate_lab.pages.cpu_tables
 
 The results are those of one full run: ``make bench``, then copy ``build/bench/bench.json`` to
 ``benchmarks/results/cpu.json`` and the pictures to ``docs/images``.
@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "benchmarks" / "results" / "cpu.json"
 AUTHORS = ROOT / "benchmarks" / "results" / "authors_sampler.json"
 START, END = "<!-- bench:start -->", "<!-- bench:end -->"

@@ -1,6 +1,6 @@
 """Write the tables of the reproduction pages anew, from the committed runs.
 
-python docs/make_reproduction.py
+python -m hitrate_lab.pages.reproduction
 
 Between <!-- NAME:start --> and <!-- NAME:end --> a page is written here, all else by hand.
 """
@@ -14,8 +14,9 @@ from pathlib import Path
 from hitrate_lab.studies import document, markdown, read_study
 from hitrate_lab.studies.report import load
 
-DOCS = Path(__file__).resolve().parent
-STUDIES = DOCS.parent / "studies"
+ROOT = Path(__file__).resolve().parents[3]
+DOCS = ROOT / "docs"
+STUDIES = ROOT / "studies"
 
 # For each page its blocks; for each block a study, and the sections of its report.
 PAGES: dict[str, dict[str, tuple[str, list[str]]]] = {

@@ -1,6 +1,6 @@
 """Write the tables of docs/sklearn.md, and their picture, from the committed results of the study.
 
-python benchmarks/sklearn_tables.py
+python -m hitrate_lab.pages.sklearn_tables
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "benchmarks" / "results" / "sklearn.json"
 PAGE = ROOT / "docs" / "sklearn.md"
 PICTURE = ROOT / "docs" / "images" / "gain_on_40_tables.png"
@@ -133,6 +133,7 @@ def checks(part: dict[str, Any]) -> str:
 
 
 def of(spread: dict[str, float]) -> str:
+    """Mean and deviation."""
     return f"{spread['mean']:.2f} ± {spread['std']:.2f}"
 
 
@@ -164,6 +165,7 @@ def draw(part: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    """Command line."""
     page = PAGE.read_text(encoding="utf-8")
     before, rest = page.split(START)
     after = rest.split(END)[1]

@@ -1,6 +1,6 @@
 """Pictures of every loss, of the links and of the schedules.
 
-    python -m hitrate_lab.loss_pictures --out docs/images/losses
+    python -m hitrate_lab.pages.loss_pictures --out docs/images/losses
 
 A loss is drawn beside its gradient, over the softmax probability p of the target. The logits are
 [0, f], or with more rivals those of a given split of 1 - p, so that all losses are compared at the
@@ -353,7 +353,7 @@ def save(figure: Figure, path: Path) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Write all pictures."""
     parser = argparse.ArgumentParser(
-        prog="python -m hitrate_lab.loss_pictures", description=SUMMARY
+        prog="python -m hitrate_lab.pages.loss_pictures", description=SUMMARY
     )
     parser.add_argument("--out", type=Path, default=Path("build/losses"), help="folder for them")
     out = parser.parse_args(argv).out

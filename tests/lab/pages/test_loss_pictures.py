@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from hitrate_lab import loss_pictures
+from hitrate_lab.pages import loss_pictures
 
 
 def drawn(figure):

@@ -1,0 +1,1 @@
+"""What the README and the documentation show of measured results: their tables and pictures."""
