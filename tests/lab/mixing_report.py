@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hitrate_lab.studies import document, read_study
-from hitrate_lab.studies.report import load
+from hitrate_lab.studies.results import load
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = ROOT / "studies" / "mixing_table_4.toml"

@@ -1,8 +1,10 @@
-"""`hitrate study list | run | status | report`."""
+"""`hitrate study list | run | status | report | export`."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +15,7 @@ from hitrate_lab.cli.ending import FAILED, STOPPED, complain, ends_well, lost_ru
 from hitrate_lab.cli.options import Cluster, DataDir, Json
 
 if TYPE_CHECKING:
-    from hitrate_lab.studies import Status
+    from hitrate_lab.studies import Status, Study
 
 study_app = typer.Typer(
     name="study",
@@ -27,6 +29,12 @@ StoreFile = Annotated[
     Path | None,
     typer.Option(
         "--store", help="File of runs; build/studies/NAME.sqlite by default.", show_default=False
+    ),
+]
+Results = Annotated[
+    Path | None,
+    typer.Option(
+        help="A .jsonl(.gz) file of runs, to read instead of the store.", show_default=False
     ),
 ]
 
@@ -126,10 +134,6 @@ def report(
         Path | None,
         typer.Option(help="A .md file for the report; else it is printed.", show_default=False),
     ] = None,
-    runs: Annotated[
-        Path | None,
-        typer.Option(help="A .csv or .parquet file for all runs.", show_default=False),
-    ] = None,
     html: Annotated[
         Path | None,
         typer.Option(help="An .html file for the report, with pictures.", show_default=False),
@@ -138,38 +142,25 @@ def report(
         Path | None,
         typer.Option(help="A folder for the pictures, as .svg files.", show_default=False),
     ] = None,
-    results: Annotated[
-        Path | None,
-        typer.Option(help="A .jsonl(.gz) file of runs, to report on instead.", show_default=False),
-    ] = None,
+    results: Results = None,
     as_json: Json = False,
 ) -> None:
     """Put a study's results beside the paper's numbers, and rank its methods.
 
     The report is printed in Markdown if no file is named for it.
     """
-    import contextlib
     import shlex
     import sys
-    import tempfile
 
     from hitrate_lab.report import write_pictures, write_report
     from hitrate_lab.runs.whole_file import write_whole
     from hitrate_lab.studies import document, find_study, markdown
-    from hitrate_lab.studies.report import export, load
 
     study = find_study(name)
-    path = _store(study.name, store)
-    with contextlib.ExitStack() as stack:
-        if results is not None:
-            path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "runs.sqlite"
-            load(results, path)
+    with _runs_of(study, store, results) as path:
         found = document(study, path)
         if not found["done"]:
             complain(f"note: no run of {study.name} is in {results or path} yet")
-        if runs is not None:
-            count = export(study, path, runs)
-            complain(f"note: {count:,} runs written to {runs}")
     found["commands"] = [
         shlex.join(["hitrate", "study", "run", name]),
         shlex.join(["hitrate", *sys.argv[1:]]),
@@ -190,6 +181,49 @@ def report(
     else:
         is_printed = out is html is pictures is None
         print(markdown(found) if is_printed else "\n".join(written))
+
+
+@study_app.command("export")
+@ends_well
+def export_runs(
+    name: Name,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="A .jsonl or .jsonl.gz file, which `report --results` reads, .csv or .parquet.",
+            show_default=False,
+        ),
+    ],
+    store: StoreFile = None,
+    results: Results = None,
+) -> None:
+    """Write all finished runs of a study to one file.
+
+    The same runs give the same file, byte for byte.
+    """
+    from hitrate_lab.studies import find_study, plan_of
+    from hitrate_lab.studies.results import export
+
+    study = find_study(name)
+    with _runs_of(study, store, results) as path:
+        count = export(study, path, out)
+    print(f"{count:,} of {len(plan_of(study)):,} runs: {out}")
+
+
+@contextlib.contextmanager
+def _runs_of(study: Study, store: Path | None, results: Path | None) -> Iterator[Path]:
+    """The store to read: the given file of runs in one of its own, for as long as it is read."""
+    import tempfile
+
+    from hitrate_lab.studies.results import load
+
+    if results is None:
+        yield _store(study.name, store)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "runs.sqlite"
+        load(results, path)
+        yield path
 
 
 def _listed(path: Path) -> dict[str, Any]:

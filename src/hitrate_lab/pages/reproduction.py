@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from hitrate_lab.studies import document, markdown, read_study
-from hitrate_lab.studies.report import load
+from hitrate_lab.studies.results import load
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"

@@ -1,10 +1,7 @@
-"""A study's results beside the paper's: runs -> dict; and all runs as CSV or Parquet."""
+"""A study's results beside the paper's: runs -> dict."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import json
 import statistics
 from collections.abc import Sequence
@@ -12,9 +9,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from hitrate_lab.bad_input import BadInput
 from hitrate_lab.runs.store import Run, Store
-from hitrate_lab.runs.whole_file import write_whole
 from hitrate_lab.studies.rankings import is_accuracy, rankings
 from hitrate_lab.studies.registry import protocol_named
 from hitrate_lab.studies.running import plan_of, status_of
@@ -93,35 +88,6 @@ def _pictures(study: Study, runs: Sequence[Run]) -> list[dict[str, str]]:
         title, text = (root.findtext(f"{SVG}{tag}", "") for tag in ("title", "desc"))
         found.append({"name": name, "title": title, "text": text, "svg": svg})
     return found
-
-
-def load(results: Path, store: Path) -> int:
-    """Put runs from a file into a store; those that it has stay as they are.
-
-    Parameters
-    ----------
-    results : Path
-        One run to a line, as JSON with "specification", "result" and "versions"; .jsonl or
-        .jsonl.gz.
-    store : Path
-
-    Returns
-    -------
-    int
-        How many are new.
-    """
-    new = 0
-    try:
-        opened = gzip.open if results.suffix == ".gz" else open
-        with opened(results, "rt", encoding="utf-8") as lines, Store(store) as runs:
-            for line in lines:
-                run = json.loads(line)
-                new += runs.add(run["specification"], run["result"], run["versions"])
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, BadInput):
-            raise
-        raise BadInput(f"{results}: is no file of runs ({error})") from None
-    return new
 
 
 def stored_runs(study: Study, store: Path | str) -> list[Run]:
@@ -214,75 +180,3 @@ def _best(means: dict[str, float | None]) -> list[str]:
     if len(printed) < len(means) or len(means) < 2:
         return []
     return [name for name, mean in printed.items() if mean == max(printed.values())]
-
-
-def rows_of(study: Study, store: Path | str) -> list[dict[str, Any]]:
-    """Finished runs as flat rows: what was asked for, what came of it, and with which versions.
-
-    Parameters
-    ----------
-    study : Study
-    store : Path
-    """
-    rows = []
-    for run in stored_runs(study, store):
-        row: dict[str, Any] = {"key": run.key, "finished": run.finished}
-        for part in (run.specification, run.result, {"versions": run.versions}):
-            row.update(_flat(part))
-        rows.append(row)
-    return rows
-
-
-def _flat(content: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """Tables inside of tables become columns with dots; lists stay one cell, as JSON."""
-    flat: dict[str, Any] = {}
-    for key, value in content.items():
-        if isinstance(value, dict):
-            flat.update(_flat(value, f"{before}{key}."))
-        else:
-            flat[before + key] = json.dumps(value) if isinstance(value, list) else value
-    return flat
-
-
-def export(study: Study, store: Path | str, path: Path) -> int:
-    """Write all finished runs to a .csv or .parquet file; how many they are.
-
-    Parameters
-    ----------
-    study : Study
-    store : Path
-    path : Path
-    """
-    rows = rows_of(study, store)
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    if path.suffix == ".csv":
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_whole(path, text.getvalue().encode())
-    elif path.suffix == ".parquet":
-        try:
-            import pyarrow
-            import pyarrow.parquet
-        except ImportError as error:
-            raise BadInput(
-                f"{path}: Parquet needs pyarrow: pip install 'hitrate[parquet]'"
-            ) from error
-        # A column that has numbers here and texts there is text.
-        table = pyarrow.table({name: _column([row.get(name) for row in rows]) for name in columns})
-        content = io.BytesIO()
-        pyarrow.parquet.write_table(table, content)
-        write_whole(path, content.getvalue())
-    else:
-        raise BadInput(f"{path}: runs are written to .csv or .parquet files")
-    return len(rows)
-
-
-def _column(values: list[Any]) -> list[Any]:
-    kinds = {type(value) for value in values if value is not None}
-    if len(kinds) <= 1:
-        return values
-    if kinds == {int, float}:
-        return [None if value is None else float(value) for value in values]
-    return [None if value is None else str(value) for value in values]

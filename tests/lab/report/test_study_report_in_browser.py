@@ -11,7 +11,7 @@ from watched import HANGS
 
 from hitrate_lab.report import write_pictures, write_report
 from hitrate_lab.studies import document, read_study, run_study
-from hitrate_lab.studies.report import load
+from hitrate_lab.studies.results import load
 
 pytest.importorskip("jinja2")
 

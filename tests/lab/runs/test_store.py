@@ -269,3 +269,15 @@ def test_a_store_in_use_is_refused_in_words_that_fit_comparisons_and_studies(tmp
         f"{path} is in use by another comparison or study (process {os.getpid()}); "
         "wait for its end, or name another file"
     )
+
+
+def test_all_runs_of_a_file_are_kept_or_none(tmp_path):
+    runs = [
+        {"specification": {"seed": k}, "result": {}, "versions": {"torch": "1"}} for k in (0, 1)
+    ]
+    with Store(tmp_path / "runs.sqlite") as store:
+        with pytest.raises(KeyError):
+            store.add_all([*runs, {"specification": {}}])
+        assert store.runs() == []
+        assert (store.add_all(runs), store.add_all(runs)) == (2, 0)
+        assert [run.versions for run in store.runs()] == [{"torch": "1"}] * 2

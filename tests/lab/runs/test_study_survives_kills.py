@@ -23,7 +23,8 @@ from watched import (
 
 from hitrate_lab.runs.store import Store, key_of
 from hitrate_lab.studies import document, plan_of, read_study, run_study
-from hitrate_lab.studies.report import rows_of
+from hitrate_lab.studies.report import stored_runs
+from hitrate_lab.studies.results import rows_of
 
 # Three workers are killed, then the command: five times.
 ROUNDS, WORKERS = 5, 3
@@ -65,7 +66,7 @@ def numbers(study, store):
     report = document(study, store)
     # Others may work on the code meanwhile.
     del report["seconds"], report["made_with"], report["commits"]
-    flat = rows_of(study, store)
+    flat = rows_of(stored_runs(study, store))
     for row in flat:
         del row["finished"]
         row.pop("versions.commit", None)

@@ -1,7 +1,9 @@
 """Study files, their reports, and the commands that work on them."""
 
 import csv
+import gzip
 import json
+import os
 import statistics
 import sys
 from pathlib import Path
@@ -14,7 +16,7 @@ from hitrate_lab.bad_input import BadInput
 from hitrate_lab.cli.study import study_app
 from hitrate_lab.runs.store import Store
 from hitrate_lab.studies import document, markdown, plan_of, read_study, run_study
-from hitrate_lab.studies.report import export
+from hitrate_lab.studies.results import export, load
 
 ROOT = Path(__file__).parents[3]
 
@@ -165,8 +167,49 @@ def test_runs_are_exported_with_all_that_they_depend_on(kind, tmp_path):
             assert float(row["accuracy"]) == run.result["accuracy"]
             assert row["method"] == run.specification["method"]
             assert row["versions.scikit-learn"] == run.versions["scikit-learn"]
-    with pytest.raises(BadInput, match=r"\.csv or \.parquet"):
-        export(study, store, tmp_path / "runs.xlsx")
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
+def test_a_report_on_exported_runs_is_the_report_on_their_store(ending, tmp_path):
+    study, store = read_study(written(tmp_path)), tmp_path / "runs.sqlite"
+    with Store(store) as runs:
+        # Not in the plan's order, and not with what is installed here.
+        for k, spec in enumerate(reversed(plan_of(study))):
+            runs.add(spec, {"accuracy": 1 / (k + 1), "seconds": 0.1 * k}, {"torch": "µ"})
+    file, again = tmp_path / f"runs{ending}", tmp_path / f"again{ending}"
+    assert export(study, store, file) == 24
+    assert load(file, tmp_path / "copy.sqlite") == 24
+    assert document(study, tmp_path / "copy.sqlite") == document(study, store)
+    # The copy has other times, and no name of a file is inside.
+    assert export(study, tmp_path / "copy.sqlite", again) == 24
+    assert again.read_bytes() == file.read_bytes()
+
+
+def test_runs_of_other_studies_in_the_store_are_not_exported(tmp_path):
+    study, store = read_study(written(tmp_path, seeds=1)), tmp_path / "runs.sqlite"
+    other = read_study(written(tmp_path, name="other", seeds=1))
+    with Store(store) as runs:
+        for spec in [*plan_of(other), *plan_of(study)[:2]]:
+            runs.add(spec, {"accuracy": 0.5, "seconds": 1.0})
+        runs.add_failure(plan_of(study)[2], "went wrong", "")
+    file = tmp_path / "runs.jsonl"
+    assert export(study, store, file) == 2
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [line["specification"] for line in lines] == plan_of(study)[:2]
+
+
+COMMITTED = sorted((ROOT / "studies" / "results").glob("*.jsonl.gz"))
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.name.partition(".")[0])
+def test_committed_results_are_what_an_export_of_the_same_runs_writes(path, tmp_path):
+    name = path.name.partition(".")[0]
+    study = read_study(ROOT / "studies" / f"{name}.toml")
+    count = load(path, tmp_path / "runs.sqlite")
+    file = tmp_path / path.name
+    assert export(study, tmp_path / "runs.sqlite", file) == count
+    # What packs differs between machines, what is packed does not.
+    assert gzip.decompress(file.read_bytes()) == gzip.decompress(path.read_bytes())
 
 
 # The commands
@@ -195,9 +238,14 @@ def test_run_status_and_report_follow_one_another(tmp_path, monkeypatch):
     assert "small: Neighbours, 24 of 24 runs done" in study_command("list").stdout
     printed = study_command("report", "small")
     assert printed.stdout.startswith("# Neighbours")
-    reported = study_command("report", "small", "--out", "a/r.md", "--runs", "a/r.csv", "--json")
+    reported = study_command("report", "small", "--out", "a/r.md", "--json")
     assert json.loads(reported.stdout)["done"] == 24
     assert (tmp_path / "a" / "r.md").read_text() == printed.stdout.removesuffix("\n")
+    exported = study_command("export", "small", "--out", "a/r.jsonl.gz")
+    assert exported.stdout == "24 of 24 runs: a/r.jsonl.gz\n"
+    assert study_command("report", "small", "--results", "a/r.jsonl.gz").stdout == printed.stdout
+    exported = study_command("export", "small", "--results", "a/r.jsonl.gz", "--out", "a/r.csv")
+    assert exported.stdout == "24 of 24 runs: a/r.csv\n"
     assert len((tmp_path / "a" / "r.csv").read_text().splitlines()) == 25
 
 
@@ -220,7 +268,10 @@ def test_failures_are_shown_and_end_the_command_with_1(tmp_path, monkeypatch):
         (["status", "nothing.toml"], "nothing.toml: cannot be read: No such file"),
         (["run", "small.toml", "--jobs", "0"], "jobs=0: needs 1 or more"),
         (["run", "small.toml", "--jobs", "1", "--cluster", "x"], "give one of the two"),
-        (["report", "small.toml", "--runs", "runs.xlsx"], ".csv or .parquet"),
+        (["export", "small.toml", "--out", "runs.xlsx"], "names end in .jsonl.gz, .jsonl, .csv, "),
+        (["export", "small.toml", "--out", "runs.csv"], "small.sqlite: is not there; `hitrate st"),
+        (["export", "small.toml", "--out", "a.csv", "--results", os.devnull], "no finished run"),
+        (["export", "small.toml", "--out", "a.csv", "--results", "no.jsonl"], "is no file of runs"),
         (["report", "small.toml", "--html", "small.toml/page"], "page: cannot be written: "),
         (["report", "small.toml", "--out", "small.toml/page"], "page: cannot be written: "),
         (["report", "small.toml", "--html", "."], ".: cannot be written: "),

@@ -24,7 +24,8 @@ from hitrate_lab.studies import document, markdown, plan_of, read_study, run_stu
 from hitrate_lab.studies.mixing import table as mixing_table
 from hitrate_lab.studies.rankings import ranking
 from hitrate_lab.studies.registry import protocol_named
-from hitrate_lab.studies.report import load, stored_runs
+from hitrate_lab.studies.report import stored_runs
+from hitrate_lab.studies.results import load
 
 pytest.importorskip("jinja2")
 

@@ -22,7 +22,8 @@ from hitrate_lab.studies import document, plan_of, read_study
 from hitrate_lab.studies.exact import cost as exact_cost
 from hitrate_lab.studies.exact.cost_tables import figure, tables
 from hitrate_lab.studies.exact.timing import memory_of, take_turns
-from hitrate_lab.studies.report import load, stored_runs
+from hitrate_lab.studies.report import stored_runs
+from hitrate_lab.studies.results import load
 
 PROTOCOL = exact_cost.ExactCost()
 FOLDER = Path(__file__).resolve().parents[4] / "studies"

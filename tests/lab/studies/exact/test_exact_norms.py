@@ -15,7 +15,8 @@ from hitrate_lab.pictures import multiples
 from hitrate_lab.studies import read_study
 from hitrate_lab.studies.exact import norms as exact_norms
 from hitrate_lab.studies.exact import tables as exact_tables
-from hitrate_lab.studies.report import load, stored_runs
+from hitrate_lab.studies.report import stored_runs
+from hitrate_lab.studies.results import load
 
 PROTOCOL = exact_tables.ExactTables()
 ROOT = Path(__file__).resolve().parents[4]

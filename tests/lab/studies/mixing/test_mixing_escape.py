@@ -15,7 +15,8 @@ from hitrate_lab.datasets import names, read_uci
 from hitrate_lab.runs.work import Context
 from hitrate_lab.studies import read_study
 from hitrate_lab.studies.mixing import escape as mixing_escape
-from hitrate_lab.studies.report import load, stored_runs
+from hitrate_lab.studies.report import stored_runs
+from hitrate_lab.studies.results import load
 from hitrate_lab.training.batched import Optimizer, Setting, Split, Variant, train_one
 from hitrate_lab.training.curvature import Terms, exact_noise, flat, network_logits
 

@@ -18,7 +18,7 @@ from hitrate_lab.runs.work import Context
 from hitrate_lab.studies import document, read_study
 from hitrate_lab.studies.mixing import gradient_norm as control
 from hitrate_lab.studies.mixing.gradient_norm_summary import tables
-from hitrate_lab.studies.report import load
+from hitrate_lab.studies.results import load
 from hitrate_lab.training.batched import Optimizer, Setting, Split, train_one
 from hitrate_lab.training.batched.one_by_one import build, epochs_of_one, weights_of
 from hitrate_lab.training.batched.setting import Orders

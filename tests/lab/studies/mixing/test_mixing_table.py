@@ -16,7 +16,7 @@ from hitrate_lab.runs.work import Context
 from hitrate_lab.studies import document, markdown, read_study, run_study, status_of
 from hitrate_lab.studies.mixing import table as mixing_table
 from hitrate_lab.studies.mixing.summary import summary, tables
-from hitrate_lab.studies.report import load
+from hitrate_lab.studies.results import load
 from hitrate_lab.training.batched import History, Optimizer, Setting, Split, Variant, train_one
 
 PROTOCOL = mixing_table.MixingTable()
