@@ -12,7 +12,8 @@ PYTEST      := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist workst
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo toy test test-slow test-all test-hosts lint format bench docs constraints clean
+.PHONY: help demo toy test test-slow test-all test-hosts lint format bench pages screenshots docs \
+        constraints clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | \
@@ -47,6 +48,12 @@ format: $(VENV)/dev.stamp ## rewrite the sources in the project's format
 
 bench: $(VENV)/dev.stamp ## measure speed and error; results in build/bench
 	@$(BIN)/python benchmarks/run.py --out build/bench
+
+pages: $(VENV)/dev.stamp ## write the tables and pictures of README and docs from committed results
+	@$(BIN)/python -m hitrate_lab.pages
+
+screenshots: $(VENV)/dev.stamp ## photograph two reports for README and docs; needs Chromium
+	@$(BIN)/python -m hitrate_lab.pages.screenshots
 
 docs: $(VENV)/dev.stamp ## build the documentation into build/docs
 	@$(BIN)/sphinx-build -q -W --keep-going docs build/docs

@@ -24,7 +24,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import scipy
 import torch
@@ -36,9 +35,8 @@ from hitrate.probability.margins import ABSENT
 from hitrate.probability.methods.genz import genz
 from hitrate.probability.methods.monte_carlo import monte_carlo
 from hitrate.probability.noises import NOISES
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
+from hitrate_lab.pages.bench_pictures import LABELS, sampling_error
+from hitrate_lab.pages.made import png_of
 
 # The ten margins of the paper's Appendix C, with sigma = 1.
 MARGINS = (1.0, 2.0, 0.5, 10.0, 6.0, -3.0, -4.0, 5.0, 1.0, 0.0)
@@ -51,19 +49,6 @@ METHODS: dict[str, tuple[Estimate, tuple[int, ...]]] = {
     "genz_given_order": (partial(genz, reorder=False), SAMPLE_SIZES[:-2]),
     "genz": (genz, SAMPLE_SIZES[:-2]),
 }
-
-LABELS = {
-    "monte_carlo": "Monte Carlo",
-    "genz_given_order": "Genz, given order",
-    "genz": "Genz, hardest first",
-}
-COLOURS = {
-    "monte_carlo": "#d55e00",
-    "genz_given_order": "#56a5d8",
-    "genz": "#0b4f8a",
-    "quadrature": "#1b7a4b",
-}
-MARKERS = {"monte_carlo": "o", "genz_given_order": "^", "genz": "s"}
 
 
 def figures_8_9(out: Path, seeds: int = 1000) -> dict[str, Any]:
@@ -108,10 +93,8 @@ def figures_8_9(out: Path, seeds: int = 1000) -> dict[str, Any]:
     result["monte_carlo_samples_equal_to_one_genz_sample"] = equivalents(result)
     out.mkdir(parents=True, exist_ok=True)
     (out / "figures_8_9.json").write_text(json.dumps(result, indent=2) + "\n")
-    draw(result, "value", "RMSE of p", "Figure 8: error of the value", out / "figure_8.png")
-    draw(
-        result, "gradient", "RMSE of dp/dm", "Figure 9: error of the gradient", out / "figure_9.png"
-    )
+    for number, name in ((8, "value"), (9, "gradient")):
+        (out / f"figure_{number}.png").write_bytes(png_of(sampling_error(result, name)))
     return result
 
 
@@ -218,84 +201,6 @@ def equivalents(result: dict[str, Any]) -> dict[str, dict[str, dict[str, float |
             ratio = one_sample["monte_carlo"][name] / one_sample[method][name]
             found[method][name] = {"interpolated": interpolated, "extrapolated": ratio**2}
     return found
-
-
-def draw(result: dict[str, Any], name: str, ylabel: str, title: str, path: Path) -> None:
-    """One figure: two sampled methods, their 1 / sqrt(S) lines, the deterministic level."""
-    figure, axes = plt.subplots(figsize=(7.0, 5.4), layout="constrained")
-    for method, points in result["curves"].items():
-        line = result["one_sample_rmse"][method][name] / np.sqrt(SAMPLE_SIZES)
-        axes.plot(SAMPLE_SIZES, line, color=COLOURS[method], linewidth=1, alpha=0.5)
-        style: dict[str, Any] = {
-            "color": COLOURS[method],
-            "marker": MARKERS[method],
-            "markersize": 5,
-        }
-        seen = [point for point in points if point["runs_with_a_hit"]]
-        rmse = np.array([point[f"{name}_rmse"] for point in seen])
-        low, high = np.array([point[f"{name}_interval"] for point in seen]).T
-        axes.errorbar(
-            [point["samples"] for point in seen],
-            rmse,
-            yerr=np.maximum([rmse - low, high - rmse], 0.0),
-            linestyle="none",
-            elinewidth=1.2,
-            capsize=2.5,
-            label=LABELS[method],
-            **style,
-        )
-        missed = [point for point in points if not point["runs_with_a_hit"]]
-        if missed:
-            # Only zeros were sampled: the error is the truth itself, no measure of the spread.
-            axes.plot(
-                [point["samples"] for point in missed],
-                [point[f"{name}_rmse"] for point in missed],
-                linestyle="none",
-                markerfacecolor="none",
-                label=f"{LABELS[method]}, no hit in any run",
-                **style | {"markersize": 9},
-            )
-    axes.axhline(
-        result["quadrature"][f"{name}_rmse"],
-        color=COLOURS["quadrature"],
-        linewidth=2,
-        label="hitrate's quadrature, float32 (no samples)",
-    )
-    equal = result["monte_carlo_samples_equal_to_one_genz_sample"]
-    given, sorted_ = (
-        readable(equal[m][name]["extrapolated"]) for m in ("genz_given_order", "genz")
-    )
-    axes.set_title(title, loc="left", fontsize=12, pad=22)
-    axes.text(
-        0.0,
-        1.02,
-        f"Monte Carlo samples worth one of Genz: {given} (given order), {sorted_} (hardest first)",
-        transform=axes.transAxes,
-        fontsize=9,
-        color="0.3",
-    )
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set_xticks(SAMPLE_SIZES[::2], [str(size) for size in SAMPLE_SIZES[::2]])
-    axes.set_xlabel("sample size S")
-    axes.set_ylabel(ylabel)
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(
-        frameon=False,
-        fontsize=9,
-        ncols=2,
-        loc="outside lower center",
-        title=f"RMSE over {result['seeds']} seeds; bars: 95 % bootstrap; lines: $1/\\sqrt{{S}}$",
-        title_fontsize=9,
-    )
-    figure.savefig(path, dpi=160)
-    plt.close(figure)
-
-
-def readable(number: float) -> str:
-    """Two significant digits, with thousands separated."""
-    return f"{float(f'{number:.2g}'):,.0f}"
 
 
 def table(result: dict[str, Any]) -> str:

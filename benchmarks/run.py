@@ -25,7 +25,6 @@ from figures_8_9 import table as figures_table
 from memory import check_memory_of
 from speed import SAMPLES, measure_members, measure_shape
 from tables import (
-    draw_error_over_nodes,
     error_tables,
     kept_tables,
     member_table,
@@ -34,6 +33,8 @@ from tables import (
 )
 
 import hitrate
+from hitrate_lab.pages.bench_pictures import error_over_nodes
+from hitrate_lab.pages.made import png_of
 
 MEMBER_SHAPES = [(256, classes) for classes in (2, 10, 32, 100, 1000)]
 SHAPES = [(rows, classes) for rows in (256, 4096) for classes in (2, 10, 32, 100, 1000)]
@@ -81,7 +82,7 @@ def bench(out: Path, *, quick: bool = False) -> dict[str, Any]:
         progress(f"error, C = {classes}")
         errors.append(measure_errors(classes, quick=quick))
     print_errors(errors)
-    draw_error_over_nodes(errors, out / "error_over_nodes.png")
+    (out / "error_over_nodes.png").write_bytes(png_of(error_over_nodes(errors)))
 
     progress("figures 8 and 9")
     figures = figures_8_9(out, seeds=10 if quick else 1000)

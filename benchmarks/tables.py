@@ -1,23 +1,16 @@
-"""Results as plain text tables, and the picture of the error over the nodes."""
+"""Results as plain text tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
-import matplotlib
 import torch
 
 from hitrate.probability.methods.gridded import NODES as GRIDDED_DEFAULT
 from hitrate.probability.methods.quadrature import default_nodes
+from hitrate_lab.pages.bench_pictures import NAMES
 
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
-
-COLOURS = ("#d55e00", "#56a5d8", "#0b4f8a", "#1b7a4b")
-MARKERS = ("o", "^", "s", "D")
-NAMES = {"value": "log p", "gradient": "gradient"}
 TITLES = {
     "max": "largest error of all rows",
     "median": "median error over rows",
@@ -166,47 +159,3 @@ def _defaults(method: str, dtype: str, studies: list[dict[str, Any]]) -> str:
 def _three(number: float) -> str:
     """Three significant digits, without an exponent."""
     return f"{number:,.0f}" if number >= 100 else f"{number:#.3g}"
-
-
-def draw_error_over_nodes(studies: list[dict[str, Any]], path: Path) -> None:
-    """Error of the quadrature over its nodes: value and gradient down, dtypes across."""
-    dtypes = ("float32", "float64")
-    figure, grid = plt.subplots(
-        2, 2, figsize=(9.0, 6.6), sharex=True, sharey=True, layout="constrained"
-    )
-    for line, name in zip(grid, NAMES, strict=True):
-        for axes, dtype in zip(line, dtypes, strict=True):
-            for study, colour, marker in zip(studies, COLOURS, MARKERS, strict=False):
-                default = default_nodes(study["classes"], getattr(torch, dtype))
-                points = sorted(
-                    (e["nodes"] or default, e[name]["max"])
-                    for e in study["errors"]
-                    if (e["method"], e["dtype"]) == ("quadrature", dtype)
-                )
-                style: dict[str, Any] = {"color": colour, "markersize": 4, "linewidth": 1.2}
-                label = f"C = {study['classes']}"
-                axes.plot(*zip(*points, strict=True), marker=marker, label=label, **style)
-                ring = style | {"marker": "o", "markersize": 11, "markerfacecolor": "none"}
-                axes.plot(default, dict(points)[default], **ring)
-            axes.axhline(torch.finfo(getattr(torch, dtype)).eps, color="0.6", linewidth=1)
-            axes.set_yscale("log")
-            axes.grid(alpha=0.25, linewidth=0.6)
-            axes.spines[["top", "right"]].set_visible(False)
-        line[0].set_ylabel(f"largest error of {NAMES[name]}")
-    for axes, dtype in zip(grid[0], dtypes, strict=True):
-        axes.set_title(dtype, loc="left", fontsize=11)
-    for axes in grid[1]:
-        axes.set_xlabel("nodes")
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(
-        handles,
-        labels,
-        frameon=False,
-        fontsize=9,
-        ncols=len(labels),
-        loc="outside lower center",
-        title="Largest of 100 rows; rings: default number of nodes; grey: machine epsilon",
-        title_fontsize=9,
-    )
-    figure.savefig(path, dpi=160)
-    plt.close(figure)

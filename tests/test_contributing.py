@@ -49,6 +49,9 @@ LISTS = {
         "src/hitrate_lab/datasets/images/sets.py": ["IMAGE_SETS"],
         "tests/lab/datasets/test_image_sets.py": ["MAKERS"],
     },
+    "Add a table or picture of results": {
+        "src/hitrate_lab/pages/registry.py": ["Made", "GENERATORS"],
+    },
     "Add a protocol": {
         "src/hitrate_lab/studies/registry.py": ["PROTOCOLS"],
         "tests/lab/studies/test_protocols.py": ["STUDIES"],

@@ -27,7 +27,8 @@ LAYERS = {
     ),
     "hitrate_lab": (
         ("__main__",),
-        ("cli", "pages", "toy"),
+        ("pages",),
+        ("cli", "toy"),
         ("report",),
         ("compare", "studies"),
         ("datasets", "models", "pictures", "statistics", "training"),

@@ -1,9 +1,7 @@
-"""Write the tables of the CPU in docs/measured.md from committed results.
-
-    python -m hitrate_lab.pages.cpu_tables
+"""The tables and pictures of the CPU in docs/measured.md, from committed results.
 
 The results are those of one full run: ``make bench``, then copy ``build/bench/bench.json`` to
-``benchmarks/results/cpu.json`` and the pictures to ``docs/images``.
+``benchmarks/results/cpu.json``.
 """
 
 from __future__ import annotations
@@ -12,14 +10,29 @@ import json
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[3]
-RESULTS = ROOT / "benchmarks" / "results" / "cpu.json"
-AUTHORS = ROOT / "benchmarks" / "results" / "authors_sampler.json"
-START, END = "<!-- bench:start -->", "<!-- bench:end -->"
+from hitrate_lab.pages.bench_pictures import error_over_nodes, sampling_error
+from hitrate_lab.pages.made import Made, png_of
+
+RESULTS = Path("benchmarks") / "results"
 COLUMNS = {"auto": "hitrate (auto)", "quadrature": "quadrature", "genz": "the paper's sampler"}
 
 
-def markdown(results: dict[str, Any]) -> str:
+def cpu(root: Path) -> Made:
+    """What one run of the benchmarks says."""
+    results = json.loads((root / RESULTS / "cpu.json").read_text(encoding="utf-8"))
+    authors = json.loads((root / RESULTS / "authors_sampler.json").read_text(encoding="utf-8"))
+    figures = results["figures_8_9"]
+    return Made(
+        {"docs/measured.md": {"bench": markdown(results, authors)}},
+        {
+            "docs/images/error_over_nodes.png": png_of(error_over_nodes(results["errors"])),
+            "docs/images/figure_8.png": png_of(sampling_error(figures, "value")),
+            "docs/images/figure_9.png": png_of(sampling_error(figures, "gradient")),
+        },
+    )
+
+
+def markdown(results: dict[str, Any], authors: dict[str, Any]) -> str:
     """Time and memory at N = 256, the errors at default nodes, and what they were measured on."""
     speed = {(r["classes"], r["method"]): r for r in results["speed"] if r["rows"] == 256}
     lines = [
@@ -46,7 +59,7 @@ def markdown(results: dict[str, Any]) -> str:
             "Memory is the peak beyond the logits: the gradient and copies of the logits' size; a "
             "workspace of up to 4 MiB, which a thread keeps, is not in it. "
             "The paper's sampler takes 16 samples; it is ours, "
-            f"{beside_the_authors()} "
+            f"{beside_the_authors(authors)} "
             f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}, Python "
             f"{machine['python']}. Quartiles, other shapes and errors: "
             "`benchmarks/results/cpu.json`; measure yours with `make bench`.",
@@ -68,9 +81,8 @@ def member_lines(members: list[dict[str, Any]]) -> list[str]:
     return [*lines, ""]
 
 
-def beside_the_authors() -> str:
+def beside_the_authors(found: dict[str, Any]) -> str:
     """How our sampler compares with theirs, from one run of `benchmarks/authors_sampler.py`."""
-    found = json.loads(AUTHORS.read_text())
     ratios = [f"{case['ratio']:.2g}" for case in found["cases"]]
     classes = [str(case["classes"]) for case in found["cases"]]
     return (
@@ -82,17 +94,3 @@ def beside_the_authors() -> str:
 
 def _times(ratio: float) -> str:
     return f"{ratio:,.0f} x" if ratio >= 100 else f"{ratio:.1f} x"
-
-
-def main() -> None:
-    """Replace what stands between the two marks."""
-    page = ROOT / "docs" / "measured.md"
-    text = page.read_text()
-    head, rest = text.split(START)
-    _, tail = rest.split(END)
-    table = markdown(json.loads(RESULTS.read_text()))
-    page.write_text(f"{head}{START}\n{table}\n{END}{tail}")
-
-
-if __name__ == "__main__":
-    main()

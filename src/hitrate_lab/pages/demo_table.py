@@ -1,10 +1,7 @@
-"""Write the README's table of `hitrate compare car` from a committed comparison.
-
-    python -m hitrate_lab.pages.demo_table
+"""The README's table of `hitrate compare car`, from a committed comparison.
 
 The comparison is that of one `make demo`: copy ``build/demo/comparison.json`` to
-``benchmarks/results/compare_car.json``, and make ``docs/images/report.png`` from its report with
-``hitrate_lab/pages/screenshots.py``.
+``benchmarks/results/compare_car.json``.
 """
 
 from __future__ import annotations
@@ -13,9 +10,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[3]
-RESULTS = ROOT / "benchmarks" / "results" / "compare_car.json"
-START, END = "<!-- demo:start -->", "<!-- demo:end -->"
+from hitrate_lab.pages.made import Made
+
+RESULTS = Path("benchmarks") / "results" / "compare_car.json"
+
+
+def demo(root: Path) -> Made:
+    """The ranking of the README."""
+    document = json.loads((root / RESULTS).read_text(encoding="utf-8"))
+    return Made({"README.md": {"demo": markdown(document)}})
 
 
 def markdown(document: dict[str, Any]) -> str:
@@ -53,16 +56,3 @@ def markdown(document: dict[str, Any]) -> str:
             f"{machine['torch']}.",
         ]
     )
-
-
-def main() -> None:
-    """Replace what stands between the two marks."""
-    page = ROOT / "README.md"
-    head, rest = page.read_text().split(START)
-    _, tail = rest.split(END)
-    table = markdown(json.loads(RESULTS.read_text()))
-    page.write_text(f"{head}{START}\n{table}\n{END}{tail}")
-
-
-if __name__ == "__main__":
-    main()

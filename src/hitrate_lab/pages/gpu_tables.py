@@ -1,33 +1,46 @@
-"""Write the GPU's tables and pictures from committed results.
-
-    python -m hitrate_lab.pages.gpu_tables
+"""The GPU's tables and pictures, from committed results.
 
 The results are those of one run each of `benchmarks/gpu.py` (`benchmarks/results/gpu.json`),
-`benchmarks/gpu_members.py` (`gpu_members.json`) and `benchmarks/gpu_training.py`
-(`gpu_training.json`), and of `benchmarks/gpu_linear.py` (`gpu_linear.json`). The README gets the
-short table, docs/gpu.md and docs/vocabulary.md all of them.
+`benchmarks/gpu_members.py` (`gpu_members.json`), `benchmarks/gpu_training.py`
+(`gpu_training.json`) and `benchmarks/gpu_linear.py` (`gpu_linear.json`).
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-ROOT = Path(__file__).resolve().parents[3]
-RESULTS = ROOT / "benchmarks" / "results"
-IMAGES = ROOT / "docs" / "images"
-PLACES = {
-    "docs/measured.md": ["short"],
-    "docs/gpu.md": ["members", "time", "references", "training"],
-    "docs/vocabulary.md": ["linear"],
-}
+from hitrate_lab.pages.made import Made, png_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RESULTS = Path("benchmarks") / "results"
 
 
-def results(name: str) -> dict[str, Any]:
-    """A committed file."""
-    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
-    return found
+def gpu(root: Path) -> Made:
+    """What four runs on one GPU say."""
+    found = {
+        name: json.loads((root / RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        for name in ("gpu", "gpu_members", "gpu_training", "gpu_linear")
+    }
+    return Made(
+        {
+            "docs/measured.md": {"gpu-short": short(found["gpu_members"])},
+            "docs/gpu.md": {
+                "gpu-members": members(found["gpu_members"]),
+                "gpu-time": time(found["gpu"]),
+                "gpu-references": references(found["gpu"]),
+                "gpu-training": training(found["gpu_training"]),
+            },
+            "docs/vocabulary.md": {"gpu-linear": linear(found["gpu_linear"])},
+        },
+        {
+            "docs/images/gpu_roofline.png": png_of(draw(found["gpu"])),
+            "docs/images/gpu_ratios.png": png_of(draw_ratios(found["gpu_members"])),
+        },
+    )
 
 
 def time_of(microseconds: float) -> str:
@@ -218,34 +231,12 @@ def linear(found: dict[str, Any]) -> str:
     return "\n".join([*lines, "", line])
 
 
-def tables() -> dict[str, str]:
-    """All tables by name."""
-    gpu = results("gpu")
-    return {
-        "short": short(results("gpu_members")),
-        "members": members(results("gpu_members")),
-        "time": time(gpu),
-        "references": references(gpu),
-        "training": training(results("gpu_training")),
-        "linear": linear(results("gpu_linear")),
-    }
-
-
-def between(text: str, name: str, table: str) -> str:
-    """The text with a table put between its marks."""
-    start, end = f"<!-- gpu-{name}:start -->", f"<!-- gpu-{name}:end -->"
-    head, rest = text.split(start)
-    return f"{head}{start}\n{table}\n{end}{rest.split(end)[1]}"
-
-
-def draw(gpu: dict[str, Any]) -> None:
+def draw(gpu: dict[str, Any]) -> Figure:
     """Bandwidth over size, against that of a copy."""
-    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    figure = Figure(figsize=(7, 4.2), dpi=130, layout="constrained")
+    axes = figure.subplots()
     peak = gpu["copy_bytes_per_s"]
     marks = {"float32": "o", "bfloat16": "s"}
     for dtype, mark in marks.items():
@@ -269,19 +260,17 @@ def draw(gpu: dict[str, Any]) -> None:
     axes.set_ylabel("TB/s: logits read once, gradients written once")
     axes.legend(frameon=False, fontsize=8)
     axes.grid(alpha=0.2)
-    figure.savefig(IMAGES / "gpu_roofline.png", dpi=130)
+    return figure
 
 
-def draw_ratios(gpu: dict[str, Any]) -> None:
+def draw_ratios(gpu: dict[str, Any]) -> Figure:
     """Every member's time on the GPU alone next to torch's cross entropy, over the size."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     kinds = {"class": "class targets", "smoothed": "smoothed targets", "soft": "probabilities"}
     cases = sorted(gpu["cases"], key=lambda c: c["rows"] * c["classes"])
-    figure, panels = plt.subplots(1, 3, figsize=(11, 4), sharey=True, layout="constrained")
+    figure = Figure(figsize=(11, 4), dpi=130, layout="constrained")
+    panels = figure.subplots(1, 3, sharey=True)
     names = [name for name in cases[0]["class"] if name != "cross entropy, torch"]
     for axes, (kind, title) in zip(panels, kinds.items(), strict=True):
         for colour, name in enumerate(names):
@@ -302,21 +291,4 @@ def draw_ratios(gpu: dict[str, Any]) -> None:
     panels[0].plot([], [], "s--", color="0.4", label="in bfloat16", markersize=4)
     lines = panels[0].get_legend_handles_labels()
     figure.legend(*lines, loc="outside lower center", ncols=8, frameon=False, fontsize=8)
-    figure.savefig(IMAGES / "gpu_ratios.png", dpi=130)
-
-
-def main() -> None:
-    """Rewrite pages and pictures."""
-    found = tables()
-    for page, names in PLACES.items():
-        path = ROOT / page
-        text = path.read_text()
-        for name in names:
-            text = between(text, name, found[name])
-        path.write_text(text)
-    draw(results("gpu"))
-    draw_ratios(results("gpu_members"))
-
-
-if __name__ == "__main__":
-    main()
+    return figure

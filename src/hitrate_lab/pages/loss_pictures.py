@@ -1,7 +1,5 @@
 """Pictures of every loss, of the links and of the schedules.
 
-    python -m hitrate_lab.pages.loss_pictures --out docs/images/losses
-
 A loss is drawn beside its gradient, over the softmax probability p of the target. The logits are
 [0, f], or with more rivals those of a given split of 1 - p, so that all losses are compared at the
 same logits. Values and gradients come out of the library's own functions, by autograd.
@@ -9,26 +7,24 @@ same logits. Values and gradients come out of the library's own functions, by au
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 import hitrate
 from hitrate.links import LINKS, BatchLog, Mixed
 from hitrate.schedules import NAMED
+from hitrate_lab.pages.made import Made, png_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SUMMARY = "Draw every loss, link and schedule."
 Loss = Callable[..., Tensor]  # loss(logits, target, reduction="none")
 
 # Okabe and Ito's colours, less the yellow, which is faint on white.
@@ -203,7 +199,7 @@ def draw_figure_1() -> Figure:
     """Figure 1 of the mixing paper, with a dot at the largest gradient of each mixture."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(SIZE[0], 4.6), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(SIZE[0], 4.6), dpi=DPI, layout="constrained", facecolor="white")
     axes = figure.subplots()
     marked: list[tuple[float, float]] = []
     for number, (alpha, beta) in reversed(list(enumerate(MIXTURES))):
@@ -286,7 +282,7 @@ def panels() -> tuple[Figure, Axes, Axes]:
     """A figure with two panels side by side."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=SIZE, layout="constrained", facecolor="white")
+    figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained", facecolor="white")
     left, right = figure.subplots(1, 2)
     tidy(left)
     tidy(right)
@@ -329,7 +325,7 @@ def legend(figure: Figure, axes: Axes, columns: int | None = None) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
 
 
-def pictures() -> Iterator[tuple[str, Figure]]:
+def figures() -> Iterator[tuple[str, Figure]]:
     """Every picture with the name of its file."""
     for name in hitrate.losses.LOSSES:
         yield name, draw_loss(name)
@@ -338,31 +334,8 @@ def pictures() -> Iterator[tuple[str, Figure]]:
     yield "schedules", draw_schedules()
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a PNG with a palette: a third of the bytes, and no difference to be seen."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from PIL import Image
-
-    figure.set_dpi(DPI)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-    picture.quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Write all pictures."""
-    parser = argparse.ArgumentParser(
-        prog="python -m hitrate_lab.pages.loss_pictures", description=SUMMARY
+def losses(root: Path) -> Made:
+    """Every picture; all come from the code, none from results."""
+    return Made(
+        pictures={f"docs/images/losses/{name}.png": png_of(figure) for name, figure in figures()}
     )
-    parser.add_argument("--out", type=Path, default=Path("build/losses"), help="folder for them")
-    out = parser.parse_args(argv).out
-    out.mkdir(parents=True, exist_ok=True)
-    for name, figure in pictures():
-        path = out / f"{name}.png"
-        save(figure, path)
-        print(path)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,105 +1,89 @@
-"""Write the tables of the reproduction pages anew, from the committed runs.
-
-python -m hitrate_lab.pages.reproduction
-
-Between <!-- NAME:start --> and <!-- NAME:end --> a page is written here, all else by hand.
-"""
+"""The tables and pictures of the reproduction pages, from the committed runs of each study."""
 
 from __future__ import annotations
 
-import re
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from hitrate_lab.studies import document, markdown, read_study
+from hitrate_lab.pages.made import Made
+from hitrate_lab.report import drawn_pictures
+from hitrate_lab.studies import document, read_study
+from hitrate_lab.studies.markdown import sections
 from hitrate_lab.studies.results import load
 
-ROOT = Path(__file__).resolve().parents[3]
-DOCS = ROOT / "docs"
-STUDIES = ROOT / "studies"
 
-# For each page its blocks; for each block a study, and the sections of its report.
-PAGES: dict[str, dict[str, tuple[str, list[str]]]] = {
-    "reproduction/exact_tables.md": {
-        "exact-tables-1-2": ("exact_table_1_2", ["Training accuracy, %", "Test accuracy, %"]),
-        "exact-search": ("exact_search", ["Training accuracy, %", "Test accuracy, %"]),
-        "exact-table-4": ("exact_table_4", ["Test accuracy, %"]),
-        "exact-table-5": ("exact_table_5", ["Test accuracy, %"]),
-        "exact-table-6": ("exact_table_6", ["Test accuracy, %"]),
-        "exact-figure-6": ("exact_figure_6", ["Test accuracy, %"]),
-    },
-    "reproduction/exact_cost.md": {
-        "exact-figure-7": (
-            "exact_figure_7",
-            [
-                "Growth",
-                "Time per element",
-                "Time as a multiple of cross entropy's",
-                "Memory per element",
-            ],
+@dataclass(frozen=True)
+class Shown:
+    """Where a study is shown, and which sections of its report and pictures."""
+
+    page: str
+    titles: tuple[str, ...]
+    pictures: tuple[str, ...] = ()
+
+
+ACCURACY = "Test accuracy, %"
+BOTH = ("Training accuracy, %", ACCURACY)
+TIME, MEMORY = "Time as a multiple of cross entropy's", "Memory per element"
+RANKS = tuple(
+    f"mixing-{model}{seed}-ranks"
+    for model in ("linear", "hidden")
+    for seed in ("", "-seed-0", "-seed-1")
+)
+SHOWN = {
+    "exact_table_1_2": Shown("exact_tables", BOTH, ("exact-gradient-norms",)),
+    "exact_search": Shown("exact_tables", BOTH),
+    "exact_table_4": Shown("exact_tables", (ACCURACY,)),
+    "exact_table_5": Shown("exact_tables", (ACCURACY,)),
+    "exact_table_6": Shown("exact_tables", (ACCURACY,)),
+    "exact_figure_6": Shown("exact_tables", (ACCURACY,)),
+    "exact_figure_7": Shown(
+        "exact_cost", ("Growth", "Time per element", TIME, MEMORY), ("exact_figure_7",)
+    ),
+    "exact_figure_7_gpu": Shown("exact_cost", (TIME, MEMORY)),
+    "mixing_table_4": Shown(
+        "mixing_tables",
+        ("Table 4, linear", "Table 4, one hidden layer"),
+        (*RANKS, "mixing-linear-profile", "mixing-hidden-profile"),
+    ),
+    "mixing_table_4_more": Shown("mixing_tables", ("Ranking: Linear", "Ranking: One hidden layer")),
+    "mixing_escape": Shown(
+        "mixing_theory",
+        (
+            "Same weights, of training with CE, one hidden layer",
+            "Same weights, of training with CE, one hidden layer, same norm",
+            "Each loss at its own weights, one hidden layer",
+            "Equation 18, one hidden layer",
         ),
-        "exact-figure-7-gpu": (
-            "exact_figure_7_gpu",
-            ["Time as a multiple of cross entropy's", "Memory per element"],
+    ),
+    "mixing_gradient_norm": Shown(
+        "mixing_theory",
+        (
+            "Size of gradients over that of CE, one hidden layer",
+            "Differences of test accuracy, linear",
+            "Differences of test accuracy, one hidden layer",
         ),
-    },
-    "reproduction/mixing_tables.md": {
-        "mixing-table-4": ("mixing_table_4", ["Table 4, linear", "Table 4, one hidden layer"]),
-        "mixing-table-4-more": (
-            "mixing_table_4_more",
-            ["Ranking: Linear", "Ranking: One hidden layer"],
-        ),
-    },
-    "reproduction/mixing_theory.md": {
-        "mixing-escape": (
-            "mixing_escape",
-            [
-                "Same weights, of training with CE, one hidden layer",
-                "Same weights, of training with CE, one hidden layer, same norm",
-                "Each loss at its own weights, one hidden layer",
-                "Equation 18, one hidden layer",
-            ],
-        ),
-        "mixing-gradient-norm": (
-            "mixing_gradient_norm",
-            [
-                "Size of gradients over that of CE, one hidden layer",
-                "Differences of test accuracy, linear",
-                "Differences of test accuracy, one hidden layer",
-            ],
-        ),
-    },
+    ),
 }
 
 
-def report_of(name: str) -> str:
-    """The report of a study's committed runs, in Markdown."""
-    study = read_study(STUDIES / f"{name}.toml")
+def reproduction(name: str, root: Path) -> Made:
+    """What the pages show of one study, between the marks of its name."""
+    shown, report = SHOWN[name], committed_report(name, root)
+    texts = sections(report)
+    block = "\n\n".join(f"**{title}**\n\n{texts[title]}" for title in shown.titles)
+    drawn = drawn_pictures(report) if shown.pictures else {}
+    return Made(
+        {f"docs/reproduction/{shown.page}.md": {name.replace("_", "-"): block}},
+        {f"docs/images/{picture}.svg": drawn[picture] for picture in shown.pictures},
+    )
+
+
+def committed_report(name: str, root: Path) -> dict[str, Any]:
+    """The report of a study's committed runs, as `document` makes it."""
+    study = read_study(root / "studies" / f"{name}.toml")
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "runs.sqlite"
-        load(STUDIES / "results" / f"{name}.jsonl.gz", store)
-        return markdown(document(study, store))
-
-
-def block(report: str, titles: list[str]) -> str:
-    """Some sections of a report, their headings in bold."""
-    parts = re.split(r"^## (.+)\n", report, flags=re.MULTILINE)
-    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
-    return "\n\n".join(f"**{title}**\n\n{sections[title].strip()}" for title in titles)
-
-
-def written(page: str) -> str:
-    """A page with its blocks as the committed runs have them."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    for name, (study, titles) in PAGES[page].items():
-        start, end = f"<!-- {name}:start -->\n", f"\n<!-- {name}:end -->"
-        before, rest = text.split(start)
-        _, after = rest.split(end)
-        text = f"{before}{start}{block(report_of(study), titles)}{end}{after}"
-    return text
-
-
-if __name__ == "__main__":
-    for page in PAGES:
-        (DOCS / page).write_text(written(page), encoding="utf-8")
-        print(DOCS / page)
+        load(root / "studies" / "results" / f"{name}.jsonl.gz", store)
+        return document(study, store)

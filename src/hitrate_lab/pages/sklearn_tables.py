@@ -1,19 +1,26 @@
-"""Write the tables of docs/sklearn.md, and their picture, from the committed results of the study.
-
-python -m hitrate_lab.pages.sklearn_tables
-"""
+"""The tables of docs/sklearn.md, and their picture, from the committed results of its study."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-ROOT = Path(__file__).resolve().parents[3]
-RESULTS = ROOT / "benchmarks" / "results" / "sklearn.json"
-PAGE = ROOT / "docs" / "sklearn.md"
-PICTURE = ROOT / "docs" / "images" / "gain_on_40_tables.png"
-START, END = "<!-- sklearn:start -->", "<!-- sklearn:end -->"
+from hitrate_lab.pages.made import Made, png_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RESULTS = Path("benchmarks") / "results" / "sklearn.json"
+
+
+def sklearn(root: Path) -> Made:
+    """What the study of the estimators says."""
+    results = json.loads((root / RESULTS).read_text(encoding="utf-8"))
+    return Made(
+        {"docs/sklearn.md": {"sklearn": markdown(results)}},
+        {"docs/images/gain_on_40_tables.png": png_of(draw(results["test"]))},
+    )
 
 
 def markdown(results: dict[str, Any]) -> str:
@@ -137,18 +144,16 @@ def of(spread: dict[str, float]) -> str:
     return f"{spread['mean']:.2f} ± {spread['std']:.2f}"
 
 
-def draw(part: dict[str, Any]) -> None:
+def draw(part: dict[str, Any]) -> Figure:
     """The differences in test accuracy, from the smallest to the largest, and their mean."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     gains = sorted((row["difference"]["mean"], name) for name, row in part["sets"].items())
     spread = [part["sets"][name]["difference"]["std"] for _, name in gains]
     heights, names = zip(*gains, strict=True)
     colours = ["tab:green" if height > 0 else "tab:red" for height in heights]
-    figure, axes = plt.subplots(figsize=(11, 4), layout="constrained")
+    figure = Figure(figsize=(11, 4), dpi=130, layout="constrained")
+    axes = figure.subplots()
     axes.bar(range(len(names)), heights, color=colours, alpha=0.7)
     axes.errorbar(range(len(names)), heights, yerr=spread, fmt="none", ecolor="0.5", linewidth=1)
     mean = part["mean_difference"]["all"]
@@ -161,18 +166,4 @@ def draw(part: dict[str, Any]) -> None:
     axes.set_xlim(-0.8, len(names) - 0.2)
     axes.set_ylabel("points of test accuracy more\nthan logistic regression")
     axes.grid(axis="y", alpha=0.2)
-    figure.savefig(PICTURE, dpi=130)
-
-
-def main() -> None:
-    """Command line."""
-    page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split(START)
-    after = rest.split(END)[1]
-    results = json.loads(RESULTS.read_text(encoding="utf-8"))
-    PAGE.write_text(f"{before}{START}\n{markdown(results)}\n{END}{after}", encoding="utf-8")
-    draw(results["test"])
-
-
-if __name__ == "__main__":
-    main()
+    return figure

@@ -6,6 +6,6 @@ template. The page loads nothing and runs only its own
 script, so it can be mailed, archived and opened years later.
 """
 
-from hitrate_lab.report.page import render, write_pictures, write_report
+from hitrate_lab.report.page import drawn_pictures, render, write_pictures, write_report
 
-__all__ = ["render", "write_pictures", "write_report"]
+__all__ = ["drawn_pictures", "render", "write_pictures", "write_report"]

@@ -95,38 +95,49 @@ def write_report(document: dict[str, Any], path: str | Path) -> Path:
     return path
 
 
-def write_pictures(document: dict[str, Any], folder: str | Path) -> list[Path]:
-    """Write a study's own pictures and the diagrams of its rankings as .svg files.
+def drawn_pictures(document: dict[str, Any]) -> dict[str, str]:
+    """A study's own pictures and the diagrams of its rankings, each the text of an .svg file.
 
     Parameters
     ----------
-    document : what ``hitrate study report --json`` prints
+    document : what ``hitrate study report`` prints with ``--json``
+
+    Returns
+    -------
+    dict
+        By name; those of the study's protocol, and two for each ranking that has ranks, such as
+        linear-ranks and linear-profile.
+    """
+    style = resources.files("hitrate_lab.report").joinpath("templates/style.css").read_text("utf-8")
+    shown = view(document)
+    drawn = {own["name"]: own["svg"] for own in shown.get("pictures", [])}
+    for ranking in shown.get("rankings", []):
+        for kind, draw, content in (
+            ("ranks", ranks, ranking["diagram"]),
+            ("profile", profile, ranking["profiles"]),
+        ):
+            if content is not None:
+                name = f"{ranking['name']}-{kind}"
+                drawn[name] = standalone(draw(content, name, wide=True), style)
+    return drawn
+
+
+def write_pictures(document: dict[str, Any], folder: str | Path) -> list[Path]:
+    """Write the pictures of `drawn_pictures` as .svg files.
+
+    Parameters
+    ----------
+    document : what ``hitrate study report`` prints with ``--json``
     folder : made if it is not there; files that exist are replaced
 
     Returns
     -------
     list of Path
-        Those of the study's protocol, and two for each ranking that has ranks, such as
-        linear-ranks.svg and linear-profile.svg.
     """
-    style = resources.files("hitrate_lab.report").joinpath("templates/style.css").read_text("utf-8")
-    written = []
-    shown = view(document)
-    for own in shown.get("pictures", []):
-        path = Path(folder) / f"{own['name']}.svg"
-        _write(path, own["svg"])
-        written.append(path)
-    for ranking in shown.get("rankings", []):
-        for kind, draw, drawn in (
-            ("ranks", ranks, ranking["diagram"]),
-            ("profile", profile, ranking["profiles"]),
-        ):
-            if drawn is not None:
-                name = f"{ranking['name']}-{kind}"
-                path = Path(folder) / f"{name}.svg"
-                _write(path, standalone(draw(drawn, name, wide=True), style))
-                written.append(path)
-    return written
+    drawn = drawn_pictures(document)
+    for name, svg in drawn.items():
+        _write(Path(folder) / f"{name}.svg", svg)
+    return [Path(folder) / f"{name}.svg" for name in drawn]
 
 
 def _write(path: Path, text: str) -> None:

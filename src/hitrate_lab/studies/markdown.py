@@ -18,16 +18,8 @@ def markdown(report: dict[str, Any]) -> str:
     """
     lines = [f"# {report['title']}", "", f"Reproduces {report['reproduces']}.", ""]
     lines.append(_progress(report))
-    for table in report["tables"]:
-        lines += ["", f"## {table['title']}", ""]
-        lines += _markdown_table(table)
-        lines += _findings(table)
-    for table in report["extra_tables"]:
-        lines += ["", f"## {table['title']}", ""]
-        lines += _lines([table["head"], ["---"] * len(table["head"]), *table["rows"]])
-        lines += ["", table["text"]]
-    for ranking in report["rankings"]:
-        lines += ["", f"## Ranking: {ranking['title']}", "", *_ranking(ranking)]
+    for title, text in sections(report).items():
+        lines += ["", f"## {title}", "", text]
     if report["differences"]:
         lines += ["", "## Where this differs from the paper", ""]
         lines += [f"- {difference}" for difference in report["differences"]]
@@ -39,6 +31,25 @@ def markdown(report: dict[str, Any]) -> str:
         parts = json.loads(made_with)
         lines += ["", f"Made with {', '.join(f'{k} {v}' for k, v in parts.items())}."]
     return "\n".join(lines) + "\n"
+
+
+def sections(report: dict[str, Any]) -> dict[str, str]:
+    """The tables and rankings of the report in Markdown, by their titles.
+
+    Parameters
+    ----------
+    report : dict
+        As from `document`.
+    """
+    found = {}
+    for table in report["tables"]:
+        found[table["title"]] = [*_markdown_table(table), *_findings(table)]
+    for table in report["extra_tables"]:
+        rows = [table["head"], ["---"] * len(table["head"]), *table["rows"]]
+        found[table["title"]] = [*_lines(rows), "", table["text"]]
+    for ranking in report["rankings"]:
+        found[f"Ranking: {ranking['title']}"] = _ranking(ranking)
+    return {title: "\n".join(lines) for title, lines in found.items()}
 
 
 def _progress(report: dict[str, Any]) -> str:

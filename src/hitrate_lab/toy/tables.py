@@ -123,16 +123,10 @@ def report(results: Results) -> str:
     return "\n\n\n".join([*parts, "\n".join(optima(results.second))])
 
 
-def filled(page: str, results: Results) -> str:
-    """The page with all that stands between marks written anew."""
-    texts = {name: as_markdown(table(results)) for name, (_, table) in TABLES.items()}
-    texts["optima"] = "\n".join(f"- {line}" for line in optima(results.second))
-    for name, text in texts.items():
-        start, end = f"<!-- toy:start:{name} -->", f"<!-- toy:end:{name} -->"
-        head, rest = page.split(start)
-        _, tail = rest.split(end)
-        page = f"{head}{start}\n{text}\n{end}{tail}"
-    return page
+def blocks(results: Results) -> dict[str, str]:
+    """All tables for docs/toy.md, by the names of their marks there."""
+    texts = {f"toy-{name}": as_markdown(table(results)) for name, (_, table) in TABLES.items()}
+    return texts | {"toy-optima": "\n".join(f"- {line}" for line in optima(results.second))}
 
 
 def _common(row: Row) -> list[str]:

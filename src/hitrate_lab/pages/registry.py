@@ -1,0 +1,27 @@
+"""Every generator by its name: what it makes, and nothing else, is written by `make pages`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from hitrate_lab.pages.cpu_tables import cpu
+from hitrate_lab.pages.demo_table import demo
+from hitrate_lab.pages.gpu_tables import gpu
+from hitrate_lab.pages.loss_pictures import losses
+from hitrate_lab.pages.made import Made
+from hitrate_lab.pages.reproduction import SHOWN, reproduction
+from hitrate_lab.pages.sklearn_tables import sklearn
+from hitrate_lab.pages.toy_page import toy
+
+# From the repository's root to what there should be.
+GENERATORS: dict[str, Callable[[Path], Made]] = {
+    "cpu": cpu,
+    "demo": demo,
+    "gpu": gpu,
+    "losses": losses,
+    "sklearn": sklearn,
+    "toy": toy,
+    **{name: partial(reproduction, name) for name in SHOWN},
+}
