@@ -9,6 +9,7 @@ from pathlib import Path
 from hitrate_lab.pages.cpu_tables import cpu
 from hitrate_lab.pages.demo_table import demo
 from hitrate_lab.pages.gpu_tables import gpu
+from hitrate_lab.pages.house.architecture_page import architecture
 from hitrate_lab.pages.loss_pictures import losses
 from hitrate_lab.pages.made import Made
 from hitrate_lab.pages.reproduction import SHOWN, reproduction
@@ -17,6 +18,7 @@ from hitrate_lab.pages.toy_page import toy
 
 # From the repository's root to what there should be.
 GENERATORS: dict[str, Callable[[Path], Made]] = {
+    "architecture": architecture,
     "cpu": cpu,
     "demo": demo,
     "gpu": gpu,

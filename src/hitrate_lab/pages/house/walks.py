@@ -1,11 +1,12 @@
 """Which functions of both packages three walks of data call, in the order of their first call.
 
-    python -m hitrate_lab.pages.house.walks --out benchmarks/results/architecture.json
+    python -m hitrate_lab.pages.house.walks --commit $(git rev-parse --short HEAD)
 
 A walk is a program, run in a folder of its own. Every process of it, workers too, writes each
 function of the packages to one file when it is first called. Functions are those with a name:
 lambdas, comprehensions and bodies of classes and modules are not counted; what is called while a
-module is imported is. `--src` walks through another tree, such as one of an earlier commit.
+module is imported is. `--src` and `--key before` walk through another tree, such as one of an
+earlier commit.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from hitrate_lab.pages.house.sizes import sizes_of
 from hitrate_lab.runs.whole_file import write_whole
+
+RESULTS = Path("benchmarks") / "results" / "architecture.json"
 
 # Python runs a module of this name first, in every process.
 TRACER = """
@@ -143,21 +145,24 @@ def _run(words: tuple[str, ...], folder: str, more: dict[str, str]) -> None:
 
 
 def main() -> None:
-    """Command line: walk, count lines, write both."""
+    """Command line: walk, count lines, put both among the results."""
     parser = argparse.ArgumentParser(description="Functions on three ways, and lines of code.")
     parser.add_argument("--src", type=Path, default=Path("src"), help="a tree's folder src")
     parser.add_argument("--commit", required=True, help="which commit the tree is of")
-    parser.add_argument("--out", type=Path, required=True, help="a .json file")
+    parser.add_argument("--key", default="now", help="what the tree is called in the results")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="a .json file; has both trees")
     arguments = parser.parse_args()
-    result: dict[str, Any] = {
+    walks = walked(arguments.src)
+    for name, programs in walks.items():
+        print(name, [len(called) for called in programs])
+    found = json.loads(arguments.out.read_text("utf-8")) if arguments.out.is_file() else {}
+    found[arguments.key] = {
         "commit": arguments.commit,
         "python": platform.python_version(),
         "sizes": sizes_of(arguments.src),
-        "walks": walked(arguments.src),
+        "walks": walks,
     }
-    for name, programs in result["walks"].items():
-        print(name, [len(called) for called in programs])
-    write_whole(arguments.out, (json.dumps(result, indent=1) + "\n").encode())
+    write_whole(arguments.out, (json.dumps(found, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":
