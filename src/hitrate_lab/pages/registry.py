@@ -11,10 +11,24 @@ from hitrate_lab.pages.demo_table import demo
 from hitrate_lab.pages.gpu_tables import gpu
 from hitrate_lab.pages.house.architecture_page import architecture
 from hitrate_lab.pages.loss_pictures import losses
-from hitrate_lab.pages.made import Made
+from hitrate_lab.pages.made import Made, png_of
 from hitrate_lab.pages.reproduction import SHOWN, reproduction
 from hitrate_lab.pages.sklearn_tables import sklearn
-from hitrate_lab.pages.toy_page import toy
+from hitrate_lab.toy import figures, studies, tables
+
+
+def toy(root: Path) -> Made:
+    """All that the toy problems show, computed anew: half a minute."""
+    results = studies.run()
+    return Made(
+        {"docs/toy.md": tables.blocks(results)},
+        {
+            f"docs/images/{name}.png": png_of(draw(results))
+            for name, draw in figures.FIGURES.items()
+        },
+        is_computed=True,
+    )
+
 
 # From the repository's root to what there should be.
 GENERATORS: dict[str, Callable[[Path], Made]] = {

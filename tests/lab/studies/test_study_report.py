@@ -319,15 +319,6 @@ def test_pictures_are_files_that_need_no_style_sheet(report, tmp_path):
                 assert re.fullmatch("#[0-9a-f]{6}", part.attrib["fill"])
 
 
-@pytest.mark.slow
-def test_the_docs_show_the_pictures_of_the_committed_runs(whole, tmp_path):
-    write_pictures(whole, tmp_path)
-    kept = list((ROOT / "docs" / "images").glob("mixing-*.svg"))
-    assert len(kept) >= 4
-    for path in kept:
-        assert path.read_text(encoding="utf-8") == (tmp_path / path.name).read_text("utf-8")
-
-
 def test_the_command_writes_page_and_pictures(report, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     some = [row["data_set"] for row in report["tables"][0]["rows"][:8]]
