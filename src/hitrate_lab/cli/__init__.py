@@ -9,6 +9,15 @@ import sys
 def main() -> None:
     """Run the command line."""
     try:
+        _run()
+    except KeyboardInterrupt:
+        # While it is still being imported; later each command has its own end.
+        print("hitrate: stopped", file=sys.stderr)
+        sys.exit(130)
+
+
+def _run() -> None:
+    try:
         import rich  # noqa: F401
         import typer  # noqa: F401
     except ImportError as missing:

@@ -219,7 +219,7 @@ def test_batches_and_needs_work_on_a_cluster_until_it_is_lost(
         scheduler = cluster.processes[0]
 
         def observer(event):
-            if event.kind == "finished":
+            if event.kind == "finished" and not event.stored:
                 scheduler.kill()
 
         with pytest.raises(BadInput, match=f"the Dask cluster at {address} is lost"):

@@ -46,7 +46,7 @@ if __name__ == "__main__":
             store=store,
             jobs=int(jobs) or None,
             cluster=cluster or None,
-            observer=lambda event: print(event.kind, event.done, flush=True),
+            observer=lambda event: event.stored or print(event.kind, event.done, flush=True),
         )
         print("ended", status.done, status.failed, flush=True)
     except KeyboardInterrupt:
