@@ -29,7 +29,7 @@ Loss = Callable[..., Tensor]  # loss(logits, target, reduction="none")
 
 # Okabe and Ito's colours, less the yellow, which is faint on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-GREY = {"color": "0.6", "lw": 4.5, "zorder": 1}
+GREY: dict[str, Any] = {"color": "0.6", "lw": 4.5, "zorder": 1}
 STYLES = ("-", "--", "-.", ":")
 SIZE = (8.0, 4.2)
 DPI = 150
@@ -174,11 +174,11 @@ def draw_center_loss() -> Figure:
     figure, left, right = panels()
     head = hitrate.MaxMahalanobisHead(2, 1, radius=1.0).double()
     z = torch.linspace(-2.5, 2.5, 501, dtype=torch.float64)
-    losses = {
+    shown: dict[str, tuple[Loss, dict[str, Any]]] = {
         "cross entropy of the same logits": (hitrate.cross_entropy_loss, GREY),
         "max-Mahalanobis": (hitrate.max_mahalanobis_center_loss, {"color": COLORS[0]}),
     }
-    for label, (function, look) in losses.items():
+    for label, (function, look) in shown.items():
         feature = z.clone().requires_grad_()
         target = torch.zeros(len(z), dtype=torch.long)
         loss = function(head(feature[:, None]), target, reduction="none")
@@ -212,7 +212,7 @@ def draw_figure_1() -> Figure:
         # Dots in the same place lie on top of larger ones.
         below = sum(abs(x - a) + abs(y - b) < 1e-3 for a, b in marked)
         marked.append((x, y))
-        dot = {"color": look["color"], "ms": 6 + 4 * below, "zorder": 5 - below / 9}
+        dot: dict[str, Any] = {"color": look["color"], "ms": 6 + 4 * below, "zorder": 5 - below / 9}
         axes.plot(x, y, "o", clip_on=False, **dot)
     axes.set(xlabel="softmax probability p of the target", xlim=(0, 1), ylim=(0, None))
     axes.set(ylabel="|gradient| of the target's logit")

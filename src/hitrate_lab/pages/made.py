@@ -134,7 +134,7 @@ def png_of(figure: Figure) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     picture = Image.fromarray(_array(canvas.buffer_rgba())).convert("RGB")
     file = io.BytesIO()
