@@ -111,7 +111,7 @@ def descend(
     for step in range(steps):
         optimizer.param_groups[0]["lr"] = rate(step / (steps - 1))
         optimizer.zero_grad()
-        losses(theta).sum().backward()
+        torch.autograd.backward(losses(theta).sum())
         optimizer.step()
         path.append(theta.detach().clone())
     return torch.stack(path)
