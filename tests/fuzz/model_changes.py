@@ -30,11 +30,9 @@ STRANGE = [
     [0],
     [1.5],
 ]
-TOKENS = (
-    """nan inf -inf 1e999 1000000000 -1000000000 -1 0 1 2 3 -2 99 1e308 -1e308 0x10 x + 1e30
+TOKENS = """nan inf -inf 1e999 1000000000 -1000000000 -1 0 1 2 3 -2 99 1e308 -1e308 0x10 x + 1e30
     2147483647 2147483648 -2147483648""".split()
-    + ["", "1 2"]
-)
+TOKENS += ["", "1 2"]
 
 
 def sealed(rng: random.Random, files: dict[str, bytes]) -> dict[str, bytes]:

@@ -55,12 +55,14 @@ class ModelFolders(Target):
     def load(self, folder: Path) -> None:
         import lightgbm  # noqa: F401
         import xgboost  # noqa: F401
+        from typer.main import get_command
 
         import hitrate.sklearn  # noqa: F401
         from hitrate_lab.cli.app import app
         from hitrate_lab.models.folder import load_model
 
-        self.app = app
+        # Made once, as that takes longer than most cases.
+        self.command = get_command(app)
         self.models = {
             path.name: {each.name: each.read_bytes() for each in path.iterdir()}
             for path in sorted(folder.iterdir())
@@ -111,7 +113,7 @@ class ModelFolders(Target):
     def _run(self, words: list[str]) -> int:
         """The exit code of the command, in this process."""
         try:
-            self.app(words)
+            self.command(words)
         except SystemExit as ended:
             return int(ended.code or 0)
         finally:
