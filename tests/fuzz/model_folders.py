@@ -59,7 +59,7 @@ class ModelFolders(Target):
 
         import hitrate.sklearn  # noqa: F401
         from hitrate_lab.cli.app import app
-        from hitrate_lab.models.folder import load_model
+        from hitrate_lab.compare.fit import predict_file
 
         # Made once, as that takes longer than most cases.
         self.command = get_command(app)
@@ -71,9 +71,10 @@ class ModelFolders(Target):
         self.rows = {
             path.name.removesuffix("-rows.csv"): path for path in sorted(folder.glob("*-rows.csv"))
         }
-        # Imports what a case would.
+        # Imports what a case would, once.
         for name in self.models:
-            load_model(folder / name)
+            rows = self.rows[name.rsplit("-", 2)[0]]
+            predict_file(folder / name, rows, folder / "out.csv", overwrite=True)
 
     def describe(self) -> dict[str, Any]:
         import lightgbm

@@ -1,7 +1,7 @@
 """LightGBM's text of trees, read here before LightGBM reads it, and written anew.
 
-LightGBM trusts its files as XGBoost does, see `xgboost_trees`. What it gets is made of checked arrays;
-parameters of training and sums of importance, which predictions do not need, are left out.
+LightGBM trusts its files as XGBoost does, see `xgboost_trees`. What it gets is made of checked
+arrays; parameters of training and sums of importance, which predictions do not need, are left out.
 """
 
 from __future__ import annotations

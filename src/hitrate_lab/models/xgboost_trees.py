@@ -1,8 +1,8 @@
 """XGBoost's JSON of trees, read here before XGBoost reads it, and written anew.
 
 XGBoost trusts its files: an index out of range is memory that is not its own. So it never gets the
-bytes of a file. They are read as plain arrays, these are checked against one another and against the
-model's columns and classes, and XGBoost gets a text that is made of them, with no other field.
+bytes of a file. They are read as plain arrays, these are checked against one another and against
+the model's columns and classes, and XGBoost gets a text made of them, with no other field.
 """
 
 from __future__ import annotations
