@@ -23,9 +23,14 @@ FEWEST_PARTS, LETTERS_PER_PART = 1000, 8
 
 SPACE = re.compile(r"[ \t\r\n]*")
 WORD = re.compile(r'"([^"\\\x00-\x1f]*)"')
-NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 # What XGBoost writes of statistics that are no numbers is let through: NaN and Infinity.
 NUMBERS = re.compile(r"\[([-+0-9.eE, \t\r\nNaInfity]*)\]")
+# A number as numpy reads it and JSON does not: +1, 1., .5, 01, nan.
+FOREIGN = re.compile(
+    r"(?<![eE])\+|\.(?![0-9])|(?<![0-9])\.|(?<![-+0-9.eE])-?0[0-9]"
+    r"|(?<![0-9A-Za-z])(?!NaN\b|Infinity\b)[A-Za-z]|-NaN"
+)
 
 
 def read_json(text: str) -> Any:
@@ -92,6 +97,9 @@ class _Reader:
         found = NUMBERS.match(self.text, self.place)
         if found is None:
             return self._list(depth)
+        foreign = FOREIGN.search(self.text, found.start(1), found.end(1))
+        if foreign:
+            raise ValueError(f"no number of JSON at {foreign.start()}")
         self.place = found.end()
         return numbers_in(found[1], ",")
 

@@ -37,12 +37,13 @@ def private_key(path: str | Path) -> Ed25519PrivateKey:
     """
     serialization, ed25519, unknown = _cryptography()
     text = _key_file(path)
+    key: Ed25519PrivateKey | None
     try:
         key = serialization.load_pem_private_key(text, password=None)
     except (TypeError, ValueError, unknown):
         # It is a TypeError where a password is needed.
         key = None
-    if not isinstance(key, ed25519.Ed25519PrivateKey):
+    if key is None or not isinstance(key, ed25519.Ed25519PrivateKey):
         raise BadInput(f"{path} is no private key of Ed25519 in PEM, without a password")
     return key
 
@@ -61,11 +62,12 @@ def public_key(path: str | Path) -> Ed25519PublicKey:
     """
     serialization, ed25519, unknown = _cryptography()
     text = _key_file(path)
+    key: Ed25519PublicKey | None
     try:
         key = serialization.load_pem_public_key(text)
     except (ValueError, unknown):
         key = None
-    if not isinstance(key, ed25519.Ed25519PublicKey):
+    if key is None or not isinstance(key, ed25519.Ed25519PublicKey):
         raise BadInput(f"{path} is no public key of Ed25519 in PEM")
     return key
 

@@ -206,7 +206,9 @@ def test_deep_json_is_refused(sign, depth):
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[1,", "[1 2]", "[1,,2]", "[1,]", "[--1]", "[1]x", '{"a":1,"a":1}', '{"a" 1}', "tru",
-     '{"a":"\\u0041"}', "[true]", "[null]", "[0x10]", "[1e]", "[i]", "[nana]", "-", "NaN"],
+     '{"a":"\\u0041"}', "[true]", "[null]", "[0x10]", "[1e]", "[i]", "[nana]", "-", "NaN",
+     "[+1]", "[1.]", "[.5]", "[01]", "[-01.5]", "[nan]", "[1,-.5]", "[1.e5]", "[1, inf]", "[1NaN]",
+     "01", "[-NaN]"],
 )  # fmt: skip
 def test_what_is_no_json_of_numbers_is_refused(text):
     with pytest.raises((ValueError, TypeError)):
@@ -230,6 +232,18 @@ JSON = st.recursive(
     ),
     max_leaves=12,
 )
+
+
+@given(st.lists(st.text("0123456789+-.eENa", min_size=1, max_size=6), min_size=1, max_size=3))
+def test_numbers_are_those_of_json(words):
+    text = "[" + ",".join(words) + "]"
+    try:
+        expected = json.loads(text)
+    except ValueError:
+        with pytest.raises((ValueError, TypeError)):
+            read_json(text)
+    else:
+        np.testing.assert_array_equal(read_json(text), np.array(expected, np.float64))
 
 
 @given(JSON, st.sampled_from([None, 1]))
