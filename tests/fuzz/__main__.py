@@ -50,9 +50,6 @@ def main() -> int:
             told=_tell,
         )
         _tell(summary)
-        for each in summary.findings:
-            print(f"  seed {each.seed}: {each.kind}: {each.detail}")
-            print("".join(f"    | {line}\n" for line in each.output.splitlines()[-5:]), end="")
         if given.out:
             given.out.mkdir(parents=True, exist_ok=True)
             (given.out / f"{name.rpartition(':')[2]}.json").write_text(summary.as_json() + "\n")
@@ -74,6 +71,11 @@ def _seeds(first: int, cases: int | None, minutes: float | None) -> Iterator[int
 
 
 def _tell(summary: Summary) -> None:
+    for each in summary.findings:
+        if not each.shown:
+            each.shown = True
+            print(f"  seed {each.seed}: {each.kind}: {each.detail}")
+            print("".join(f"    | {line}\n" for line in each.output.splitlines()[-5:]), end="")
     outcomes = ", ".join(f"{count:,} {word}" for word, count in sorted(summary.outcomes.items()))
     print(
         f"{summary.target}: {summary.cases:,} cases in {summary.wall_seconds:.0f} s; "

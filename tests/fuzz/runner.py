@@ -24,7 +24,7 @@ from fuzz.target import Target, Wrong
 TAIL = 2000
 
 
-@dataclass(frozen=True)
+@dataclass
 class Finding:
     """A case that did not end as it should."""
 
@@ -32,6 +32,8 @@ class Finding:
     kind: str
     detail: str
     output: str = ""
+    # Whether it was printed.
+    shown: bool = False
 
 
 @dataclass

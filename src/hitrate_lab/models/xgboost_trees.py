@@ -2,8 +2,8 @@
 
 XGBoost trusts its files: an index out of range is memory that is not its own. So it never gets the
 bytes of a file. They are read as plain arrays, these are checked against one another and against
-the model's columns and classes, and XGBoost gets a text made of them, with no other field. A process
-of its own for XGBoost would guard no more than that, and take seconds for every model.
+the model's columns and classes, and XGBoost gets a text made of them, with no other field. A
+process of its own for XGBoost would guard no more than that, and take seconds for every model.
 """
 
 from __future__ import annotations
