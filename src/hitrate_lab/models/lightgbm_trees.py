@@ -34,6 +34,7 @@ HEADER = (
     "tree_sizes",
 )
 END = "end of trees"
+LARGEST_DOUBLE = float(np.finfo(np.float64).max)
 # Left and right children, whole numbers, numbers that predictions are made of, and statistics, by
 # whether there is one for each inner node or for each leaf.
 OF_NODES = (
@@ -100,10 +101,9 @@ def checked_lightgbm(text: bytes, features: int, classes: int, *, own: bool) -> 
 
 def _checked(text: str, features: int, classes: int, own: bool) -> str:
     head, gap, rest = text.partition("\n\n")
-    lines = head.split("\n")
-    if lines[0] != "tree" or not gap:
+    if not gap:
         raise ValueError("it does not begin with a tree")
-    header = _fields(lines[1:], [name for name in HEADER if own or name != "objective"])
+    header = _fields(head, "tree", [name for name in HEADER if own or name != "objective"])
     groups = 1 if classes == 2 else classes
     found = _count(header["max_feature_idx"]) + 1, max(2, _count(header["num_class"]))
     if found != (features, classes):
@@ -118,15 +118,9 @@ def _checked(text: str, features: int, classes: int, own: bool) -> str:
         wanted = "binary sigmoid:1" if groups == 1 else f"multiclass num_class:{groups}"
         _is(header, "objective", wanted)
     _is(header, "feature_names", " ".join(f"Column_{k}" for k in range(features)))
-    infos = header["feature_infos"].split(" ")
-    if len(infos) != features:
+    if header["feature_infos"].count(" ") != features - 1:
         raise ValueError("feature_infos are not one for each feature")
-    for info in infos:
-        ends = INFO.fullmatch(info)
-        if ends is None:
-            raise ValueError(f"feature_infos has {info!r:.40}")
-        if ends[1] is not None:
-            finite(np.array([float(ends[1]), float(ends[2])]), np.inf, "feature_infos")
+    header["feature_infos"] = " ".join(map(_info, header["feature_infos"].split(" ")))
     sizes = whole(numbers_in(header["tree_sizes"], " "), 1, len(text) + 1, "tree_sizes")
     if not len(sizes) or len(sizes) % groups:
         raise ValueError(f"there are no trees, or not as many for each of {groups} classes")
@@ -147,10 +141,9 @@ def _checked(text: str, features: int, classes: int, own: bool) -> str:
 
 def _tree(text: str, place: int, features: int) -> tuple[str, float]:
     """One tree, and the largest of its leaves."""
-    lines = text.rstrip("\n").split("\n")
-    if lines[0] != f"Tree={place}" or not text.endswith("\n\n"):
+    if not text.endswith("\n\n"):
         raise ValueError(f"tree {place} is not where tree_sizes says")
-    given = _fields(lines[1:], TREE)
+    given = _fields(text.rstrip("\n"), f"Tree={place}", TREE)
     leaves = _count(given["num_leaves"])
     if leaves < 1:
         raise ValueError("a tree has no leaves")
@@ -177,7 +170,7 @@ def _tree(text: str, place: int, features: int) -> tuple[str, float]:
     )
     parents_of(left, right, 2 * leaves - 1)
     for name in ("threshold", "leaf_value"):
-        finite(arrays[name], float(np.finfo(np.float64).max), name)
+        finite(arrays[name], LARGEST_DOUBLE, name)
     (shrinkage,) = finite(_array(given["shrinkage"], 1, "shrinkage"), LARGEST_SCORE, "shrinkage")
     written = {
         "num_leaves": str(leaves),
@@ -190,10 +183,25 @@ def _tree(text: str, place: int, features: int) -> tuple[str, float]:
     return f"Tree={place}\n{said}\n\n", float(np.abs(arrays["leaf_value"]).max())
 
 
-def _fields(lines: list[str], known: list[str] | tuple[str, ...]) -> dict[str, str]:
-    """What lines "name=value" say, one for each name that is known."""
+def _info(text: str) -> str:
+    """What is said of a feature."""
+    ends = INFO.fullmatch(text)
+    if ends is None:
+        raise ValueError(f"feature_infos has {text!r:.40}")
+    if ends[1] is None:
+        return text
+    numbers = np.array([float(ends[1]), float(ends[2])])
+    first, last = finite(numbers, LARGEST_DOUBLE, "feature_infos").tolist()
+    return f"[{first:.17g}:{last:.17g}]"
+
+
+def _fields(text: str, first: str, known: list[str] | tuple[str, ...]) -> dict[str, str]:
+    """What lines "name=value" behind the first say, one for each name that is known."""
+    # Before there is an object of every line.
+    if not text.startswith(f"{first}\n") or text.count("\n") > len(known):
+        raise ValueError(f"there are more lines than known, or {first!r} is not where it should be")
     made: dict[str, str] = {}
-    for line in lines:
+    for line in text.split("\n")[1:]:
         name, sign, value = line.partition("=")
         if not sign or name in made or name not in known:
             raise ValueError(f"the line {line!r:.40} is not known, or there twice")

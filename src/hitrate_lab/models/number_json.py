@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 # Trees are seven deep.
 DEEPEST = 10
 # Objects, lists and words: so many at least, and one for so many letters of the text.
-FEWEST_PARTS, LETTERS_PER_PART = 1000, 8
+FEWEST_PARTS, LETTERS_PER_PART = 1000, 10
 
 SPACE = re.compile(r"[ \t\r\n]*")
 WORD = re.compile(r'"([^"\\\x00-\x1f]*)"')
@@ -133,6 +133,8 @@ class _Reader:
         while not self._is_next("]"):
             if made:
                 self._take(",")
+            if not self._is_next("{"):
+                raise ValueError(f"neither numbers nor objects at {self.place}")
             made.append(self.value(depth + 1))
         self._take("]")
         return made

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-# Of a host's own file of trees; with it, memory is bounded.
-LARGEST = 2**28
+# Of a host's own file of trees, which takes ten times as much at worst to read: a hundred trees for
+# each of fifty classes have half of it.
+LARGEST = 2**26
 # Some of the hosts' own functions call themselves at every level.
 DEEPEST = 10_000
 # A row's scores, added up over all trees, so that they and their differences stay in float32.

@@ -153,7 +153,7 @@ def test_changes_of_xgboost_trees_are_refused(path, value, complaint):
         (b"feature_infos=[", b"feature_infos=0:1:2 [", "feature_infos"),
         (b"tree_sizes=", b"tree_sizes=1", "tree_sizes"),
         (b"tree_sizes=", b"tree_sizes=-1 ", "tree_sizes"),
-        (b"tree\n", b"tree\naverage_output\n", "average_output"),
+        (b"label_index=0", b"average_output", "average_output"),
         (b"num_cat=0", b"num_cat=1", "num_cat"),
         (b"is_linear=0", b"is_linear=1", "is_linear"),
         (b"num_leaves=", b"num_leaves=9", "numbers and not"),
@@ -167,6 +167,9 @@ def test_changes_of_xgboost_trees_are_refused(path, value, complaint):
         (b"leaf_value=", b"leaf_values=", "not known"),
         (b"shrinkage=0.1", b"shrinkage=inf", "no number"),
         (b"Tree=1\n", b"Tree=2\n", "is not where"),
+        (b"[0:1]", b"[0:1e999]", "feature_infos"),
+        (b"tree\n", b"tree\n" + b"a=1\n" * 1000, "more lines"),
+        (b"num_cat=0\n", b"num_cat=0\n" + b"a=1\n" * 1000, "more lines"),
     ],
 )
 def test_changes_of_lightgbm_trees_are_refused(old, new, complaint):
@@ -197,7 +200,7 @@ def test_leaves_that_add_up_to_infinity_are_refused():
 
 
 @pytest.mark.parametrize("depth", [20, 200_000])
-@pytest.mark.parametrize("sign", ["[", '{"a":'])
+@pytest.mark.parametrize("sign", ['[{"a":', '{"a":'])
 def test_deep_json_is_refused(sign, depth):
     with pytest.raises(ValueError, match="too deep"):
         read_json(sign * depth)
@@ -208,7 +211,7 @@ def test_deep_json_is_refused(sign, depth):
     ["", "{", "[1,", "[1 2]", "[1,,2]", "[1,]", "[--1]", "[1]x", '{"a":1,"a":1}', '{"a" 1}', "tru",
      '{"a":"\\u0041"}', "[true]", "[null]", "[0x10]", "[1e]", "[i]", "[nana]", "-", "NaN",
      "[+1]", "[1.]", "[.5]", "[01]", "[-01.5]", "[nan]", "[1,-.5]", "[1.e5]", "[1, inf]", "[1NaN]",
-     "01", "[-NaN]"],
+     "01", "[-NaN]", "[[1], [2]]", '["a"]', "[{}, 1]"],
 )  # fmt: skip
 def test_what_is_no_json_of_numbers_is_refused(text):
     with pytest.raises((ValueError, TypeError)):
