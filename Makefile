@@ -12,8 +12,8 @@ PYTEST      := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist workst
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo toy test test-slow test-all test-hosts lint format bench pages screenshots docs \
-        constraints clean
+.PHONY: help demo toy test test-slow test-all test-hosts lint format bench pages screenshots fuzz \
+        docs constraints clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | \
@@ -54,6 +54,12 @@ pages: $(VENV)/dev.stamp ## write the tables and pictures of README and docs fro
 
 screenshots: $(VENV)/dev.stamp ## photograph two reports for README and docs; needs Chromium
 	@$(BIN)/python -m hitrate_lab.pages.screenshots
+
+# make fuzz TARGETS=model_folders CASES=10000 SEED=0, for one; each is a module of tests/fuzz.
+fuzz: $(VENV)/dev.stamp ## hostile input until MINUTES or CASES are over; results in build/fuzz
+	@cd tests && PYTHONPATH=. ../$(BIN)/python -m fuzz $(TARGETS) --out ../build/fuzz \
+	  $(if $(MINUTES),--minutes $(MINUTES)) $(if $(CASES),--cases $(CASES)) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))
 
 docs: $(VENV)/dev.stamp ## build the documentation into build/docs
 	@$(BIN)/sphinx-build -q -W --keep-going docs build/docs

@@ -35,6 +35,10 @@ def fit(
     trials: Trials = TRIALS,
     seed: Seed = 0,
     metric: Metric = METRIC,
+    sign_key: Annotated[
+        Path | None,
+        typer.Option(help="A private key in PEM, to sign the model with.", show_default=False),
+    ] = None,
     data_dir: DataDir = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -46,11 +50,15 @@ def fit(
     from hitrate_lab.bad_input import printable
     from hitrate_lab.compare.fit import fit_table
     from hitrate_lab.models.folder import may_be_saved, save_model
+    from hitrate_lab.models.signatures import private_key
     from hitrate_lab.tables import read_table
 
     console = Console(stderr=True, highlight=False)
     warned: list[str] = []
     may_be_saved(out, overwrite=overwrite)
+    if sign_key is not None:
+        # Before a long fit.
+        private_key(sign_key)
     table = read_table(data, target, data_dir=data_dir)
     for note in table.notes:
         complain(f"note: {note}")
@@ -65,7 +73,7 @@ def fit(
     for each in warned:
         complain(f"note: {each}")
     right = model.predict(table.features) == table.target.to_numpy()
-    save_model(out, model, overwrite=overwrite)
+    save_model(out, model, overwrite=overwrite, sign_key=sign_key)
     found = {**asdict(model.about), "training_accuracy": float(right.mean()), "out": str(out)}
     if as_json:
         print(json.dumps(found))

@@ -17,6 +17,13 @@ def predict(
     model: Annotated[Path, typer.Argument(help="A folder that `hitrate fit` made.")],
     data: Annotated[str, typer.Argument(help="A CSV, TSV or Parquet file, or a built-in name.")],
     out: Annotated[Path, typer.Option(help="A .csv, .tsv or .parquet file for the predictions.")],
+    verify_key: Annotated[
+        Path | None,
+        typer.Option(
+            help="A public key in PEM; a model that it has not signed is refused.",
+            show_default=False,
+        ),
+    ] = None,
     data_dir: DataDir = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -25,7 +32,9 @@ def predict(
     from hitrate_lab.bad_input import printable
     from hitrate_lab.compare.fit import predict_file
 
-    found = predict_file(model, data, out, data_dir=data_dir, overwrite=overwrite)
+    found = predict_file(
+        model, data, out, data_dir=data_dir, overwrite=overwrite, verify_key=verify_key
+    )
     counts = {str(label): count for label, count in found.counts.items()}
     if as_json:
         shown = {"rows": found.rows, "counts": counts, "out": str(out)}

@@ -143,6 +143,7 @@ def predict_file(
     *,
     data_dir: Path | None = None,
     overwrite: bool = False,
+    verify_key: str | Path | None = None,
 ) -> Predicted:
     """Predict every row of a file, in order, into another file.
 
@@ -160,6 +161,8 @@ def predict_file(
     data_dir : Path, optional
     overwrite : bool
         Whether `out` may be there already.
+    verify_key : str or Path, optional
+        As for `load_model`.
 
     Returns
     -------
@@ -168,7 +171,7 @@ def predict_file(
     out = Path(out)
     file = source_file(source, data_dir)
     _may_be_written(out, file, overwrite)
-    model = load_model(model_folder)
+    model = load_model(model_folder, verify_key=verify_key)
     names = ["prediction", *(f"p({label})" for label in model.classes)]
     rows = min(MOST_ROWS, max(1, MOST_FEATURES // model.columns.width))
     counts = np.zeros(len(model.classes), np.int64)

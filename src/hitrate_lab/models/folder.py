@@ -1,11 +1,14 @@
 """A fitted model in a folder of its own: safe to load from anyone, and never half there.
 
     manifest.json        format, version, and the size and SHA-256 of every other file
+    manifest.sig         of the manifest, where somebody signed it
     model.json           method, parameters, classes, where it comes from
     columns.json         how columns become features
     arrays.safetensors   the estimator's arrays; trees.json or trees.txt of boosted trees instead
 
-Nothing in it is code, and nothing is unpickled.
+Nothing in it is code, and nothing is unpickled. Trees are checked and written anew before their
+host sees them. The sums tell damage from what was written; whoever changes a file can change the
+manifest too, so where a model comes from only a signature tells.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from numpy.typing import NDArray
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.models.saved import About, SavedModel
+from hitrate_lab.models.signatures import SIGNATURE, check_signature, private_key, public_key
 from hitrate_lab.models.states import TREES, State, estimator_from, state_of
 from hitrate_lab.tables import Columns
 
@@ -41,7 +45,13 @@ FILES = frozenset({ABOUT, COLUMNS, ARRAYS, *TREES})
 LARGEST, LARGEST_MANIFEST = 2**31, 2**16
 
 
-def save_model(folder: str | Path, model: SavedModel, *, overwrite: bool = False) -> None:
+def save_model(
+    folder: str | Path,
+    model: SavedModel,
+    *,
+    overwrite: bool = False,
+    sign_key: str | Path | None = None,
+) -> None:
     """Write a model into a new folder, complete or not at all.
 
     Parameters
@@ -50,16 +60,21 @@ def save_model(folder: str | Path, model: SavedModel, *, overwrite: bool = False
     model : SavedModel
     overwrite : bool
         Whether a model that is there already is replaced. Any other folder or file never is.
+    sign_key : str or Path, optional
+        A file with a private key of Ed25519, to sign the model with.
     """
     # In full, as "." has no name.
     folder = Path(os.path.abspath(folder))
     may_be_saved(folder, overwrite=overwrite)
+    key = None if sign_key is None else private_key(sign_key)
     files = _files(model)
     listing = {
         name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         for name, data in files.items()
     }
     files[MANIFEST] = _json({"format": FORMAT, "version": VERSION, "files": listing})
+    if key is not None:
+        files[SIGNATURE] = key.sign(files[MANIFEST])
     unique = uuid.uuid4().hex[:12]
     new, old = (folder.with_name(f".{folder.name}.{word}-{unique}") for word in ("new", "old"))
     try:
@@ -85,19 +100,21 @@ def save_model(folder: str | Path, model: SavedModel, *, overwrite: bool = False
         shutil.rmtree(old, ignore_errors=True)
 
 
-def load_model(folder: str | Path) -> SavedModel:
+def load_model(folder: str | Path, *, verify_key: str | Path | None = None) -> SavedModel:
     """Read a model; `BadInput` if anything about its folder is not as it was written.
 
     Parameters
     ----------
     folder : str or Path
+    verify_key : str or Path, optional
+        A file with a public key of Ed25519: a model that it has not signed is refused.
 
     Returns
     -------
     SavedModel
     """
     folder = Path(folder)
-    files = _checked_files(folder)
+    files = _checked_files(folder, verify_key)
     try:
         about, kind, settings, transposed = _about(_parsed(files.pop(ABOUT), ABOUT))
         columns = Columns.from_json(_parsed(files.pop(COLUMNS), COLUMNS))
@@ -161,7 +178,7 @@ def may_be_saved(folder: str | Path, *, overwrite: bool = False) -> None:
         )
 
 
-def _checked_files(folder: Path) -> dict[str, bytes]:
+def _checked_files(folder: Path, verify_key: str | Path | None = None) -> dict[str, bytes]:
     """Contents of all files but the manifest, each as the manifest says."""
     if not folder.exists():
         raise BadInput(f"{folder}: there is no such folder")
@@ -171,7 +188,10 @@ def _checked_files(folder: Path) -> dict[str, bytes]:
     for name in found:
         if (folder / name).is_symlink() or not (folder / name).is_file():
             raise BadInput(f"{folder}: {name!r:.60} is not a plain file")
-    manifest = _parsed(_read(folder / MANIFEST), f"{folder}: {MANIFEST}")
+    written = _read(folder / MANIFEST)
+    if verify_key is not None:
+        check_signature(folder, written, public_key(verify_key))
+    manifest = _parsed(written, f"{folder}: {MANIFEST}")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise BadInput(f"{folder} is not a model's folder: {MANIFEST} is not one of hitrate's")
     version = manifest.get("version")
@@ -186,7 +206,7 @@ def _checked_files(folder: Path) -> dict[str, bytes]:
         raise BadInput(f"{folder}: {MANIFEST} lists {name!r:.60}, which no model has")
     for name in sorted(set(listing) - set(found)):
         raise BadInput(f"{folder}: the file {name!r:.60} is missing")
-    for name in sorted(set(found) - set(listing) - {MANIFEST}):
+    for name in sorted(set(found) - set(listing) - {MANIFEST, SIGNATURE}):
         raise BadInput(f"{folder}: the file {name!r:.60} does not belong to the model")
     files = {}
     for name, said in listing.items():

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hitrate_lab.bad_input import listed, quoted
+from hitrate_lab.bad_input import BadInput, listed, quoted
 from hitrate_lab.tables import Columns
 from hitrate_lab.tables.labels import class_numbers
 
@@ -105,7 +105,10 @@ class SavedModel:
             return np.zeros(0, np.int64), np.zeros((0, len(self.classes)))
         x = self.columns.transform(frame)
         number = np.asarray(self.estimator.predict(x), np.int64)
-        return number, np.asarray(self.estimator.predict_proba(x), np.float64)
+        p = np.asarray(self.estimator.predict_proba(x), np.float64)
+        if not np.isfinite(p).all():
+            raise BadInput("the model's numbers are too large: its probabilities are not finite")
+        return number, p
 
     def describe(self) -> str:
         """One line about the model."""

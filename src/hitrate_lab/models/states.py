@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -12,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hitrate_lab.bad_input import BadInput
+from hitrate_lab.models.lightgbm_trees import checked_lightgbm
+from hitrate_lab.models.xgboost_trees import checked_xgboost
 
 Array = NDArray[Any]
 
 # Files of boosted trees.
 TREES = ("trees.json", "trees.txt")
-# How JSON of an object begins, and nothing else does.
-OBJECT = re.compile(rb'\s*\{\s*"')
 
 
 @dataclass(frozen=True)
@@ -56,14 +55,24 @@ def state_of(estimator: Any) -> State:
         arrays = {"hidden": w, "hidden_bias": b, "output": v, "output_bias": c}
         return State("mlp", {"calibration": asdict(estimator.calibration_)}, arrays)
     if name == "BoostedTrees" and estimator.host == "xgboost":
-        text = bytes(estimator.model_.get_booster().save_raw("json"))
+        booster = estimator.model_.get_booster()
+        # What could not be read again is not written.
+        text = checked_xgboost(
+            bytes(booster.save_raw("json")), booster.num_features(), len(estimator.classes_)
+        )
         return State("xgboost", files={"trees.json": text})
     if name == "BoostedTrees":
         trees = estimator.model_
         # What was loaded knows its noise; what was fitted has an objective, or the host's own.
         said = trees if isinstance(trees, LightGBMTrees) else trees.objective
         noise, sigma = getattr(said, "noise", None), getattr(said, "sigma", None)
-        text = trees.booster_.model_to_string().encode()
+        booster = trees.booster_
+        text = checked_lightgbm(
+            booster.model_to_string().encode(),
+            booster.num_feature(),
+            len(estimator.classes_),
+            own=noise is None,
+        )
         return State("lightgbm", {"noise": noise, "sigma": sigma}, files={"trees.txt": text})
     raise BadInput(f"a {name} cannot be saved")
 
@@ -178,10 +187,7 @@ def _xgboost(state: State, features: int, classes: int) -> Any:
         raise BadInput("the model needs XGBoost: pip install 'hitrate[xgboost]'") from None
     from hitrate_lab.models.boosted import BoostedTrees
 
-    text = _trees(state, "trees.json")
-    # XGBoost would read its binary formats, too.
-    if not OBJECT.match(text):
-        raise BadInput("the model's trees.json is not JSON: it must begin with {")
+    text = checked_xgboost(_trees(state, "trees.json"), features, classes)
     model = XGBClassifier(n_jobs=1)
     try:
         model.load_model(bytearray(text))
@@ -205,9 +211,9 @@ def _lightgbm(state: State, features: int, classes: int) -> Any:
         _number("sigma", sigma, 0.0, math.inf)
         if noise not in NOISES:
             raise ValueError(f"noise={noise!r:.40}")
-    text = _trees(state, "trees.txt").decode("utf-8")
+    text = checked_lightgbm(_trees(state, "trees.txt"), features, classes, own=noise is None)
     try:
-        booster = Booster(model_str=text)
+        booster = Booster(model_str=text.decode())
     except LightGBMError:
         raise BadInput("the model's trees cannot be read by LightGBM") from None
     scores = booster.num_model_per_iteration()
