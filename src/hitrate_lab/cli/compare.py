@@ -24,6 +24,7 @@ from hitrate_lab.cli.options import (
     Trials,
     names,
 )
+from hitrate_lab.models.methods import MODELS
 
 if TYPE_CHECKING:
     from hitrate_lab.tables import Table
@@ -40,7 +41,7 @@ def compare(
     ],
     target: Target = None,
     models: Annotated[
-        str, typer.Option(help="Of linear, mlp, xgboost, lightgbm; commas between.")
+        str, typer.Option(help=f"Of {', '.join(MODELS)}; commas between.")
     ] = "linear,mlp",
     losses: Annotated[
         str | None,

@@ -1,134 +1,78 @@
-"""Boosted trees of XGBoost and LightGBM, under their own loss or one of hitrate's."""
+"""What boosted trees of every host have in common."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
-
-from hitrate.losses import LOSSES, LinkLoss
-
-Array = NDArray[Any]
-
-HOSTS = {"xgboost": "XGBoost", "lightgbm": "LightGBM"}
-# Losses that are a link of log p, as an objective needs them; cross entropy is the host's own.
-OBJECTIVES = tuple(
-    name for name, loss in LOSSES.items() if issubclass(loss, LinkLoss) and name != "cross_entropy"
-)
-TREE_LOSSES = ("cross_entropy", *OBJECTIVES)
+from hitrate_lab.bad_input import BadInput
+from hitrate_lab.models.family import Family, State
 
 
-class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A hundred trees, one thread; labels of any kind, features dense or sparse.
+class Boosted(Family):
+    """`BoostedTrees` of one host, whose package has the family's name."""
 
-    XGBoost takes the zeros of a sparse matrix for missing values.
+    # Learning rates and sizes of a tree, the host's defaults first.
+    sizes: ClassVar[tuple[tuple[float, int], ...]]
 
-    Parameters
-    ----------
-    host : {"xgboost", "lightgbm"}
-    loss : str
-        "cross_entropy" is the host's own; one of `OBJECTIVES` is an `AccuracyObjective`.
-    learning_rate : float
-    size : int
-        Of a tree: its depth in XGBoost, its leaves in LightGBM.
-    rounds : int
-        Trees for each class.
-    random_state : int
-
-    Attributes
-    ----------
-    classes_ : array, shape (C,)
-    model_ : XGBClassifier or AccuracyLGBMClassifier
-        Fitted to the classes' numbers.
-    """
-
-    def __init__(
-        self,
-        host: str = "xgboost",
-        loss: str = "cross_entropy",
-        *,
-        learning_rate: float = 0.1,
-        size: int = 6,
-        rounds: int = 100,
-        random_state: int = 0,
-    ) -> None:
-        self.host = host
-        self.loss = loss
-        self.learning_rate = learning_rate
-        self.size = size
-        self.rounds = rounds
-        self.random_state = random_state
-
-    def fit(self, X: Any, y: ArrayLike) -> Self:
-        """Fit to rows X (N, F) and their classes y (N,).
+    @abstractmethod
+    def classifier(self, loss: str, size: int, options: dict[str, Any]) -> Any:
+        """The host's classifier.
 
         Parameters
         ----------
-        X : array or sparse matrix, shape (N, F)
-        y : array, shape (N,)
+        loss : str
+            "cross_entropy" is the host's own.
+        size : int
+            Of a tree, as the host measures it.
+        options : dict
+            That all hosts call the same.
         """
-        self.classes_, target = np.unique(np.asarray(y), return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError("BoostedTrees.fit: needs rows of two classes or more, got one class")
-        self.model_ = self._model().fit(_rows(X), target)
-        return self
 
-    def predict(self, X: Any) -> Array:
-        """The most likely class (N,).
+    def losses(self) -> Sequence[str]:
+        """Losses that are a link of log p, as an objective needs them."""
+        from hitrate_lab.models.boosted_trees import TREE_LOSSES
 
-        Parameters
-        ----------
-        X : array or sparse matrix, shape (N, F)
-        """
-        best = self.predict_proba(X).argmax(1)
-        return np.asarray(self.classes_[best])
+        return TREE_LOSSES
 
-    def predict_proba(self, X: Any) -> Array:
-        """Probabilities (N, C).
+    def grid(self, loss: str, rows: int) -> Sequence[dict[str, Any]]:
+        """Learning rates and sizes."""
+        return [{"learning_rate": rate, "size": size} for rate, size in self.sizes]
 
-        Parameters
-        ----------
-        X : array or sparse matrix, shape (N, F)
-        """
-        check_is_fitted(self)
-        return np.asarray(self.model_.predict_proba(_rows(X)), np.float64)
+    def build(self, loss: str, parameters: dict[str, Any], seed: int) -> Any:
+        """An estimator that has the host's."""
+        from hitrate_lab.models.boosted_trees import BoostedTrees
 
-    def _model(self) -> Any:
-        """The host's classifier."""
-        options: dict[str, Any] = {
-            "n_estimators": self.rounds,
-            "learning_rate": self.learning_rate,
-            "random_state": self.random_state,
-            "n_jobs": 1,
-        }
-        if self.host == "xgboost":
-            from xgboost import XGBClassifier
+        return BoostedTrees(self.name, loss, random_state=seed, **parameters)
 
-            from hitrate.integrations import xgboost
+    def state_of(self, estimator: Any) -> State | None:
+        """The state of the host's model, if that is whose trees they are."""
+        from hitrate_lab.models.boosted_trees import BoostedTrees
 
-            options["max_depth"] = self.size
-            if self.loss != "cross_entropy":
-                options["objective"] = xgboost.AccuracyObjective(**_objective(self.loss))
-            return XGBClassifier(**options)
-        from hitrate.integrations import lightgbm
+        is_own = type(estimator) is BoostedTrees and estimator.host == self.name
+        return self.trees_of(estimator.model_) if is_own else None
 
-        options |= {"num_leaves": self.size, "verbose": -1}
-        if self.loss != "cross_entropy":
-            options["objective"] = lightgbm.AccuracyObjective(**_objective(self.loss))
-        return lightgbm.AccuracyLGBMClassifier(**options)
+    @abstractmethod
+    def trees_of(self, model: Any) -> State:
+        """The state of the host's fitted model, or of one that was loaded."""
 
+    def restored(self, model: Any, found: tuple[int, int], needed: tuple[int, int]) -> Any:
+        """An estimator of trees for as many features and classes as there are."""
+        from hitrate_lab.models.boosted_trees import BoostedTrees
 
-def _rows(x: Any) -> Any:
-    """Rows as both hosts take them: LightGBM knows sparse matrices, not sparse arrays."""
-    return sparse.csr_matrix(x) if sparse.issparse(x) else x
+        if found != needed:
+            raise BadInput(f"the model's trees are for {found} features and classes, not {needed}")
+        estimator = BoostedTrees(self.name)
+        estimator.model_ = model
+        return estimator
 
+    def text_in(self, state: State) -> bytes:
+        """The one file that a state has."""
+        if set(state.files) != set(self.files) or state.arrays:
+            raise BadInput(f"the model needs the file {self.files[0]} and nothing else")
+        return state.files[self.files[0]]
 
-def _objective(loss: str) -> dict[str, Any]:
-    """The link and noise that make a loss."""
-    made = LOSSES[loss]()
-    assert isinstance(made, LinkLoss)
-    return {"link": made.link, "noise": made.noise}
+    def missing(self) -> BadInput:
+        """What to raise when a model is to be loaded and the host is not there."""
+        return BadInput(f"the model needs {self.words}: pip install 'hitrate[{self.package}]'")

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from hitrate.losses import LOSSES
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.models.boosted import TREE_LOSSES
+from hitrate_lab.models.boosted_trees import TREE_LOSSES
 from hitrate_lab.models.methods import BASELINE, MODELS, MOST_TRIALS, methods
 
 SCORED = [loss for loss in LOSSES if loss != "max_mahalanobis_center"]

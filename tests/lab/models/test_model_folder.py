@@ -18,7 +18,7 @@ from safetensors.numpy import load, save
 import hitrate
 from hitrate.losses import LOSSES
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.models.boosted import TREE_LOSSES
+from hitrate_lab.models.boosted_trees import TREE_LOSSES
 from hitrate_lab.models.folder import load_model, save_model
 from hitrate_lab.models.methods import methods
 from hitrate_lab.models.saved import About, SavedModel
