@@ -100,6 +100,7 @@ def compare(
     trials: int = 4,
     seed: int = 0,
     metric: str = DEFAULT,
+    costs: Any = None,
     time_budget: float | None = None,
     jobs: int | None = None,
     cluster: str | None = None,
@@ -133,6 +134,8 @@ def compare(
     seed : int
     metric : str
         Of `hitrate_lab.metrics.METRICS`: what candidates are chosen and methods ranked by.
+    costs : array, shape (C, C), optional
+        For ``metric="cost"``, in the order of the table's classes: of class y (rows) taken for k.
     time_budget : float, optional
         Seconds after which no run begins, but for each method's first.
     jobs : int, optional
@@ -158,7 +161,7 @@ def compare(
     """
     begun, started = time.perf_counter(), now()
     settings = _settings(
-        table, models, losses, folds, repeats, trials, seed, metric, time_budget, jobs
+        table, models, losses, folds, repeats, trials, seed, metric, costs, time_budget, jobs
     )
     plan, lost = plan_of(table, settings), 0
     packages = [each.family.package for each in settings.methods if each.family.package]
@@ -233,6 +236,7 @@ def _settings(
     trials: int,
     seed: int,
     metric: str,
+    costs: Any,
     time_budget: float | None,
     jobs: int | None,
 ) -> Settings:
@@ -254,7 +258,7 @@ def _settings(
         repeats=repeats,
         trials=trials,
         seed=seed,
-        metric=metric_named(metric, len(table.classes)),
+        metric=metric_named(metric, len(table.classes), costs),
         time_budget=time_budget,
         notes=() if note is None else (note,),
     )
