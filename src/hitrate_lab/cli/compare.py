@@ -25,10 +25,23 @@ from hitrate_lab.cli.options import (
     Trials,
     names,
 )
+from hitrate_lab.models.family import Family
 from hitrate_lab.models.methods import MODELS
 
 if TYPE_CHECKING:
     from hitrate_lab.tables import Table
+
+# "cross_entropy and exact; for mlp cross_entropy and exact_networks"
+DEFAULT_LOSSES = "; ".join(
+    [
+        " and ".join(Family.default_losses),
+        *(
+            f"for {name} {' and '.join(family.default_losses)}"
+            for name, family in MODELS.items()
+            if family.default_losses != Family.default_losses
+        ),
+    ]
+)
 
 
 @ends_well
@@ -48,7 +61,7 @@ def compare(
         str | None,
         typer.Option(
             help="Of the losses' names, for mlp of the recipes' too; commas between. By default "
-            "cross_entropy and exact, which for mlp is exact_networks.",
+            f"{DEFAULT_LOSSES}.",
             show_default=False,
         ),
     ] = None,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hitrate_lab.bad_input import BadInput
+from hitrate_lab.models.boosted.lightgbm import LightGBM
+from hitrate_lab.models.boosted.xgboost import XGBoost
 from hitrate_lab.models.family import Family
-from hitrate_lab.models.lightgbm import LightGBM
 from hitrate_lab.models.linear import Linear
 from hitrate_lab.models.mlp import MLP
-from hitrate_lab.models.xgboost import XGBoost
 
 # By the names of the command line, the simplest first.
 MODELS: dict[str, Family] = {each.name: each for each in (Linear(), MLP(), XGBoost(), LightGBM())}

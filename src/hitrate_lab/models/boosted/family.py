@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.models.family import Family, State
+
+if TYPE_CHECKING:
+    from hitrate_lab.models.boosted.estimator import BoostedTrees
 
 
 class Boosted(Family):
@@ -32,7 +35,7 @@ class Boosted(Family):
 
     def losses(self) -> Sequence[str]:
         """Losses that are a link of log p, as an objective needs them."""
-        from hitrate_lab.models.boosted_trees import TREE_LOSSES
+        from hitrate_lab.models.boosted.estimator import TREE_LOSSES
 
         return TREE_LOSSES
 
@@ -42,24 +45,24 @@ class Boosted(Family):
 
     def build(self, loss: str, parameters: dict[str, Any], seed: int) -> Any:
         """An estimator that has the host's."""
-        from hitrate_lab.models.boosted_trees import BoostedTrees
+        from hitrate_lab.models.boosted.estimator import BoostedTrees
 
         return BoostedTrees(self.name, loss, random_state=seed, **parameters)
 
     def state_of(self, estimator: Any) -> State | None:
         """The state of the host's model, if that is whose trees they are."""
-        from hitrate_lab.models.boosted_trees import BoostedTrees
+        from hitrate_lab.models.boosted.estimator import BoostedTrees
 
         is_own = type(estimator) is BoostedTrees and estimator.host == self.name
-        return self.trees_of(estimator.model_) if is_own else None
+        return self.trees_of(estimator) if is_own else None
 
     @abstractmethod
-    def trees_of(self, model: Any) -> State:
-        """The state of the host's fitted model, or of one that was loaded."""
+    def trees_of(self, estimator: BoostedTrees) -> State:
+        """The state of `BoostedTrees` that were fitted or loaded."""
 
     def restored(self, model: Any, found: tuple[int, int], needed: tuple[int, int]) -> Any:
         """An estimator of trees for as many features and classes as there are."""
-        from hitrate_lab.models.boosted_trees import BoostedTrees
+        from hitrate_lab.models.boosted.estimator import BoostedTrees
 
         if found != needed:
             raise BadInput(f"the model's trees are for {found} features and classes, not {needed}")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.models.boosted import Boosted
+from hitrate_lab.models.boosted.family import Boosted
 from hitrate_lab.models.family import State
+
+if TYPE_CHECKING:
+    from hitrate_lab.models.boosted.estimator import BoostedTrees
 
 # How JSON of an object begins, and nothing else does.
 OBJECT = re.compile(rb'\s*\{\s*"')
@@ -31,15 +34,16 @@ class XGBoost(Boosted):
         from xgboost import XGBClassifier
 
         from hitrate.integrations import xgboost
-        from hitrate_lab.models.boosted_trees import link_and_noise
+        from hitrate_lab.models.boosted.estimator import link_and_noise
 
         if loss != "cross_entropy":
             options["objective"] = xgboost.AccuracyObjective(**link_and_noise(loss))
         return XGBClassifier(max_depth=size, **options)
 
-    def trees_of(self, model: Any) -> State:
+    def trees_of(self, estimator: BoostedTrees) -> State:
         """XGBoost's JSON."""
-        return State("xgboost", files={"trees.json": bytes(model.get_booster().save_raw("json"))})
+        text = bytes(estimator.model_.get_booster().save_raw("json"))
+        return State("xgboost", files={"trees.json": text})
 
     def restore(self, state: State, features: int, classes: int) -> Any:
         """Read by XGBoost, once the text may be shown to it."""

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.models.boosted import Boosted
+from hitrate_lab.models.boosted.family import Boosted
 from hitrate_lab.models.family import State, check_between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from hitrate_lab.models.boosted.estimator import BoostedTrees
 
 
 class LightGBM(Boosted):
@@ -29,14 +31,15 @@ class LightGBM(Boosted):
     def classifier(self, loss: str, size: int, options: dict[str, Any]) -> Any:
         """LightGBM's classifier, with probabilities of the noise where it has an objective."""
         from hitrate.integrations import lightgbm
-        from hitrate_lab.models.boosted_trees import link_and_noise
+        from hitrate_lab.models.boosted.estimator import link_and_noise
 
         if loss != "cross_entropy":
             options["objective"] = lightgbm.AccuracyObjective(**link_and_noise(loss))
         return lightgbm.AccuracyLGBMClassifier(num_leaves=size, verbose=-1, **options)
 
-    def trees_of(self, model: Any) -> State:
+    def trees_of(self, estimator: BoostedTrees) -> State:
         """LightGBM's text."""
+        model = estimator.model_
         # What was loaded knows its noise; what was fitted has an objective, or the host's own.
         said = model if isinstance(model, LightGBMTrees) else model.objective
         noise, sigma = getattr(said, "noise", None), getattr(said, "sigma", None)

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hitrate.losses import LOSSES, LinkLoss
-from hitrate_lab.models.boosted import Boosted
+from hitrate_lab.models.boosted.family import Boosted
 
 Array = NDArray[Any]
 
