@@ -96,9 +96,9 @@ def compare(
     """
     from hitrate_lab.bad_input import BadInput
     from hitrate_lab.compare import Interrupted
+    from hitrate_lab.compare.costs import read_costs
     from hitrate_lab.metrics import metric_named
     from hitrate_lab.tables import read_table
-    from hitrate_lab.tables.costs import read_costs
 
     metric_named(metric, costs=None if cost is None else ((0, 1), (1, 0)))
     tables = [read_table(each, target, data_dir=data_dir) for each in data]

@@ -46,11 +46,11 @@ def fit(
     from rich.text import Text
 
     from hitrate_lab.bad_input import printable
+    from hitrate_lab.compare.costs import read_costs
     from hitrate_lab.compare.fit import fit_table
     from hitrate_lab.metrics import metric_named
     from hitrate_lab.models.folder import may_be_saved, save_model
     from hitrate_lab.tables import read_table
-    from hitrate_lab.tables.costs import read_costs
 
     metric_named(metric, costs=None if cost is None else ((0, 1), (1, 0)))
     console = Console(stderr=True, highlight=False)

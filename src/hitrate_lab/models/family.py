@@ -62,7 +62,7 @@ class Family(ABC):
     # Of methods that are equally good the advice names a linear one.
     is_linear: ClassVar[bool] = False
     # Kinds of state that it keeps, and files of its host's own that these may have.
-    kinds: ClassVar[tuple[str, ...]] = ()
+    kinds: ClassVar[tuple[str, ...]]
     files: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
@@ -101,13 +101,16 @@ class Family(ABC):
         if self.package is not None and find_spec(self.package) is None:
             raise BadInput(f"{self.name} is not installed: pip install 'hitrate[{self.package}]'")
 
+    @abstractmethod
     def state_of(self, estimator: Any) -> State | None:
         """The state of an estimator that was fitted to classes 0, 1, ...; None if it is no own one.
 
-        By default nothing can be kept.
+        Parameters
+        ----------
+        estimator : object
         """
-        return None
 
+    @abstractmethod
     def restore(self, state: State, features: int, classes: int) -> Any:
         """An estimator that predicts what the one behind a state did.
 
@@ -121,7 +124,6 @@ class Family(ABC):
         features, classes : int
             F and C, that it must agree with.
         """
-        raise BadInput(f"a model of {self.words} cannot be loaded")
 
 
 def arrays_in(state: State, shapes: Mapping[str, tuple[int, ...]]) -> list[Array]:

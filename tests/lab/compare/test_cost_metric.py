@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.cli.app import app
 from hitrate_lab.compare.comparison import compare
+from hitrate_lab.compare.costs import read_costs
 from hitrate_lab.metrics import METRICS, metric_named
 from hitrate_lab.tables import Table
-from hitrate_lab.tables.costs import read_costs
 
 CLASSES = ["ill", "well"]
 COSTS = [[0.0, 50.0], [1.0, 0.0]]

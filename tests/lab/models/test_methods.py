@@ -84,6 +84,14 @@ def test_the_same_seed_gives_the_same_model(name, wine):
     assert np.array_equal(one, two)
 
 
+def test_families_share_no_name_kind_of_state_or_file():
+    assert [family.name for family in MODELS.values()] == list(MODELS)
+    for of in (lambda family: family.kinds, lambda family: family.files):
+        every = [each for family in MODELS.values() for each in of(family)]
+        assert len(set(every)) == len(every)
+    assert all(family.kinds for family in MODELS.values())
+
+
 @pytest.mark.parametrize("trials", [1, 4, MOST_TRIALS])
 def test_every_method_has_as_many_candidates_all_different_and_the_first_the_default(trials):
     for method in EVERY:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -89,7 +90,7 @@ def _cells(path: Path) -> list[list[str]]:
         text = data.decode("utf-8-sig")
         first = text.lstrip().partition("\n")[0]
         delimiter = max(",;\t", key=first.count)
-        found = csv.reader(text.splitlines(), delimiter=delimiter, strict=True)
+        found = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         return [[cell.strip() for cell in row] for row in found]
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
