@@ -100,6 +100,7 @@ def compare(
     from hitrate_lab.metrics import metric_named
     from hitrate_lab.tables import read_table
 
+    # Whether the two go together is told before a file is read; any costs will do for that.
     metric_named(metric, costs=None if cost is None else ((0, 1), (1, 0)))
     tables = [read_table(each, target, data_dir=data_dir) for each in data]
     doubled = {table.name for table in tables if sum(t.name == table.name for t in tables) > 1}

@@ -52,6 +52,7 @@ def fit(
     from hitrate_lab.models.folder import may_be_saved, save_model
     from hitrate_lab.tables import read_table
 
+    # Whether the two go together is told before a file is read; any costs will do for that.
     metric_named(metric, costs=None if cost is None else ((0, 1), (1, 0)))
     console = Console(stderr=True, highlight=False)
     warned: list[str] = []
