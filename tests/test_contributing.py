@@ -44,6 +44,8 @@ LISTS = {
         "tests/losses/test_formulas.py": ["FORMULAS"],
     },
     "Add a recipe": {"src/hitrate/recipes.py": ["RECIPES"]},
+    "Add a method of compare": {"src/hitrate_lab/models/methods.py": ["MODELS", "Family"]},
+    "Add a published table": {"src/hitrate_lab/datasets/table_sets.py": ["TABLE_SETS"]},
     "Add a metric": {"src/hitrate_lab/metrics.py": ["Metric", "METRICS"]},
     "Add an image set": {
         "src/hitrate_lab/datasets/images/sets.py": ["IMAGE_SETS"],

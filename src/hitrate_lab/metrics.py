@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -161,11 +161,18 @@ class Metric(Description):
         Without it the function may be given None for them.
     fewest_classes : int
         With fewer it says nothing.
+    needs_costs : bool
+        Whether it is about costs that the user has to say; then the function takes ``costs``, and
+        without them each mistake costs 1.
+    costs : tuple of tuples, optional
+        C rows of C numbers: what it costs when the first index is taken for the second.
     """
 
     function: Function
     needs_probabilities: bool = False
     fewest_classes: int = 2
+    needs_costs: bool = False
+    costs: tuple[tuple[float, ...], ...] | None = None
 
     def __call__(
         self, y_true: Array, y_pred: Array, probabilities: Array | None, classes: int
@@ -188,9 +195,26 @@ class Metric(Description):
         return value
 
     @property
-    def specification(self) -> dict[str, str]:
+    def specification(self) -> dict[str, Any]:
         """What it adds to the specification of a run; nothing for accuracy."""
-        return {} if self.is_default else {"metric": self.name}
+        found = {} if self.is_default else {"metric": self.name}
+        return found if self.costs is None else {**found, "costs": [*map(list, self.costs)]}
+
+    def with_costs(self, costs: Any) -> Metric:
+        """The same metric, of these costs.
+
+        Parameters
+        ----------
+        costs : array, shape (C, C)
+        """
+        rows = tuple(tuple(map(float, row)) for row in costs)
+        numbers = [each for row in rows for each in row]
+        return replace(
+            self,
+            function=partial(self.function, costs=np.array(rows)),
+            costs=rows,
+            bounds=(min(numbers), max(numbers)),
+        )
 
 
 def accuracy(y_true: Array, y_pred: Array, probabilities: Any, classes: int) -> float:
@@ -229,6 +253,13 @@ def calibration_error(y_true: Array, y_pred: Array, probabilities: Any, classes:
     sure = probabilities[np.arange(len(y_true)), y_pred]
     excess = np.bincount(bins(sure), sure - (y_pred == y_true), minlength=BINS)
     return float(np.abs(excess).sum() / len(y_true))
+
+
+def mean_cost(
+    y_true: Array, y_pred: Array, probabilities: Any, classes: int, *, costs: Any = None
+) -> float:
+    """What the decisions cost, averaged over rows: 1 for a mistake, if nothing else is said."""
+    return float(np.mean(y_pred != y_true if costs is None else costs[y_true, y_pred]))
 
 
 def bins(confidence: Array) -> Array:
@@ -272,11 +303,19 @@ METRICS = {
             function=calibration_error,
             needs_probabilities=True,
         ),
+        Metric(
+            "cost",
+            "cost",
+            is_better_higher=False,
+            is_share=False,
+            function=mean_cost,
+            needs_costs=True,
+        ),
     )
 }
 
 
-def metric_named(name: str, classes: int | None = None) -> Metric:
+def metric_named(name: str, classes: int | None = None, costs: Any = None) -> Metric:
     """A metric of `METRICS`, for as many classes.
 
     Parameters
@@ -284,6 +323,8 @@ def metric_named(name: str, classes: int | None = None) -> Metric:
     name : str
     classes : int, optional
         Of the table; refused if the metric says nothing about so few.
+    costs : array, shape (C, C), optional
+        For a metric that needs them: what it costs when class y (rows) is taken for k (columns).
 
     Examples
     --------
@@ -298,7 +339,20 @@ def metric_named(name: str, classes: int | None = None) -> Metric:
             f"metric {quoted(name)} needs {metric.fewest_classes} classes or more, "
             f"and the table has {classes}"
         )
-    return metric
+    if metric.needs_costs != (costs is not None):
+        raise BadInput(
+            f"metric {quoted(name)} needs the costs of decisions (--cost FILE)"
+            if metric.needs_costs
+            else f"metric {quoted(name)} has no use for costs (--cost); --metric cost has"
+        )
+    if costs is None:
+        return metric
+    array = np.asarray(costs, np.float64)
+    if array.ndim != 2 or array.shape != (classes or len(array),) * 2:
+        raise BadInput(f"costs: needs a row and a column for each class, not {array.shape}")
+    if not np.isfinite(array).all() or (array == array[:, :1]).all():
+        raise BadInput("costs: needs finite numbers, and decisions that differ in cost")
+    return metric.with_costs(array)
 
 
 def described_metric(document: dict[str, Any]) -> Description:

@@ -16,6 +16,7 @@ from hitrate_lab.cli.options import (
     METRIC,
     TRIALS,
     Cluster,
+    CostFile,
     DataDir,
     Json,
     Metric,
@@ -24,9 +25,23 @@ from hitrate_lab.cli.options import (
     Trials,
     names,
 )
+from hitrate_lab.models.family import Family
+from hitrate_lab.models.methods import MODELS
 
 if TYPE_CHECKING:
     from hitrate_lab.tables import Table
+
+# "cross_entropy and exact; for mlp cross_entropy and exact_networks"
+DEFAULT_LOSSES = "; ".join(
+    [
+        " and ".join(Family.default_losses),
+        *(
+            f"for {name} {' and '.join(family.default_losses)}"
+            for name, family in MODELS.items()
+            if family.default_losses != Family.default_losses
+        ),
+    ]
+)
 
 
 @ends_well
@@ -40,13 +55,13 @@ def compare(
     ],
     target: Target = None,
     models: Annotated[
-        str, typer.Option(help="Of linear, mlp, xgboost, lightgbm; commas between.")
+        str, typer.Option(help=f"Of {', '.join(MODELS)}; commas between.")
     ] = "linear,mlp",
     losses: Annotated[
         str | None,
         typer.Option(
             help="Of the losses' names, for mlp of the recipes' too; commas between. By default "
-            "cross_entropy and exact, which for mlp is exact_networks.",
+            f"{DEFAULT_LOSSES}.",
             show_default=False,
         ),
     ] = None,
@@ -55,6 +70,7 @@ def compare(
     trials: Trials = TRIALS,
     seed: Seed = 0,
     metric: Metric = METRIC,
+    cost: CostFile = None,
     time_budget: Annotated[
         float | None,
         typer.Option(
@@ -80,16 +96,19 @@ def compare(
     """
     from hitrate_lab.bad_input import BadInput
     from hitrate_lab.compare import Interrupted
+    from hitrate_lab.compare.costs import read_costs
     from hitrate_lab.metrics import metric_named
     from hitrate_lab.tables import read_table
 
-    metric_named(metric)
+    # Whether the two go together is told before a file is read; any costs will do for that.
+    metric_named(metric, costs=None if cost is None else ((0, 1), (1, 0)))
     tables = [read_table(each, target, data_dir=data_dir) for each in data]
     doubled = {table.name for table in tables if sum(t.name == table.name for t in tables) > 1}
     if doubled:
         raise BadInput(f"two tables are named {min(doubled)!r}; give their files other names")
-    for table in tables:
-        metric_named(metric, len(table.classes))
+    costs = [None if cost is None else read_costs(cost, table.classes) for table in tables]
+    for table, each in zip(tables, costs, strict=True):
+        metric_named(metric, len(table.classes), each)
     folder = out or Path(f"hitrate-{tables[0].name if len(tables) == 1 else 'comparisons'}")
     options = {
         "models": names(models, "--models"),
@@ -112,11 +131,11 @@ def compare(
         complain(f"note: {folder} has a report of {replaced}, which will be replaced")
     documents: list[dict[str, Any]] = []
     stopped = False
-    for table in tables:
+    for table, each in zip(tables, costs, strict=True):
         for note in table.notes:
             complain(f"note: {note}")
         try:
-            documents.append(_one(table, folder, options))
+            documents.append(_one(table, folder, {**options, "costs": each}))
         except Interrupted as interrupted:
             documents.append(interrupted.document)
             stopped = True
@@ -136,6 +155,7 @@ def compare(
             words += ["--trials", str(trials)] if trials != TRIALS else []
             words += ["--seed", str(seed)] if seed else []
             words += ["--metric", metric] if metric != METRIC else []
+            words += ["--cost", str(cost)] if cost else []
             words += ["--method", advised, "--out", str(folder / "model")]
             print(f"Next:   {shlex.join(words)}")
     if lost := sum(document.get("lost", 0) for document in documents):

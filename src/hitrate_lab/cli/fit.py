@@ -14,6 +14,7 @@ from hitrate_lab.cli.ending import complain, ends_well
 from hitrate_lab.cli.options import (
     METRIC,
     TRIALS,
+    CostFile,
     DataDir,
     Json,
     Metric,
@@ -39,6 +40,7 @@ def fit(
         Path | None,
         typer.Option(help="A private key in PEM, to sign the model with.", show_default=False),
     ] = None,
+    cost: CostFile = None,
     data_dir: DataDir = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -48,11 +50,15 @@ def fit(
     from rich.text import Text
 
     from hitrate_lab.bad_input import printable
+    from hitrate_lab.compare.costs import read_costs
     from hitrate_lab.compare.fit import fit_table
+    from hitrate_lab.metrics import metric_named
     from hitrate_lab.models.folder import may_be_saved, save_model
     from hitrate_lab.models.signatures import private_key
     from hitrate_lab.tables import read_table
 
+    # Whether the two go together is told before a file is read; any costs will do for that.
+    metric_named(metric, costs=None if cost is None else ((0, 1), (1, 0)))
     console = Console(stderr=True, highlight=False)
     warned: list[str] = []
     may_be_saved(out, overwrite=overwrite)
@@ -62,6 +68,7 @@ def fit(
     table = read_table(data, target, data_dir=data_dir)
     for note in table.notes:
         complain(f"note: {note}")
+    costs = None if cost is None else read_costs(cost, table.classes)
     with console.status("reading") as status:
 
         def say(what: str) -> None:
@@ -69,7 +76,15 @@ def fit(
             if "Warning: " in what:
                 warned.append(what)
 
-        model = fit_table(table, method, seed=seed, trials=trials, metric=metric, progress=say)
+        model = fit_table(
+            table,
+            method,
+            seed=seed,
+            trials=trials,
+            metric=metric,
+            costs=costs,
+            progress=say,
+        )
     for each in warned:
         complain(f"note: {each}")
     right = model.predict(table.features) == table.target.to_numpy()

@@ -36,7 +36,17 @@ Metric = Annotated[
     str,
     typer.Option(
         help="What parameters are chosen and methods ranked by: accuracy, balanced_accuracy, "
-        "macro_f1, log_loss, ...; a name that is none lists all."
+        "macro_f1, log_loss, cost, ...; a name that is none lists all."
+    ),
+]
+CostFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--cost",
+        metavar="FILE",
+        help="For --metric cost: a CSV file with the classes that are decided for as header, the "
+        "true classes as first column, and what each decision costs.",
+        show_default=False,
     ),
 ]
 Trials = Annotated[int, typer.Option(help="Parameters that each method may try, 1 to 12.")]

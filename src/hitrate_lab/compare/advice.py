@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hitrate_lab.metrics import DEFAULT, METRICS, Description
+from hitrate_lab.models.methods import MODELS
 from hitrate_lab.statistics import Estimate, corrected_estimate
 
 ALPHA = 0.05
@@ -178,4 +179,4 @@ def _tells(method: dict[str, Any], best: dict[str, Any], folds: int, metric: Des
 
 def _effort(method: dict[str, Any]) -> tuple[bool, float]:
     """A linear model before any other, fast before slow."""
-    return method["model"] != "linear", method["fit_seconds"]
+    return not MODELS[method["model"]].is_linear, method["fit_seconds"]

@@ -14,7 +14,7 @@ from hitrate_lab.compare.document import Settings, document
 from hitrate_lab.compare.folds import codes, fold_rows, possible_folds
 from hitrate_lab.compare.one_run import one_run
 from hitrate_lab.metrics import DEFAULT, Metric, metric_named
-from hitrate_lab.models.methods import methods
+from hitrate_lab.models.methods import Method
 from hitrate_lab.runs.engine import Where, run_missing
 from hitrate_lab.runs.environment import now, processor, versions
 from hitrate_lab.runs.events import Event
@@ -36,11 +36,15 @@ class Comparison(Work):
     table : Table
     metric : Metric
         What candidates are chosen by.
+    methods : sequence of Method
+        All that runs name.
     """
 
-    def __init__(self, table: Table, metric: Metric) -> None:
+    def __init__(self, table: Table, metric: Metric, methods: Sequence[Method]) -> None:
         self._features, self._target = table.features, codes(table)
         self._classes, self._metric = len(table.classes), metric
+        # As they are, for processes that know of no others than hitrate's own.
+        self._methods = {method.name: method for method in methods}
 
     def ignores_time_budget(self, specification: Specification) -> bool:
         """Each method has its first fold in any case."""
@@ -64,15 +68,13 @@ class Comparison(Work):
         return [self._run(each) for each in specifications]
 
     def _run(self, spec: Specification) -> Result:
-        model, loss = spec["method"].split("/")
-        (method,) = methods([model], [loss])
         repeat, fold, seed = (spec[key] for key in ("repeat", "fold", "seed"))
         return one_run(
             self._features,
             self._target,
             self._classes,
             fold_rows(self._target, spec["folds"], repeat, seed)[fold],
-            method,
+            self._methods[spec["method"]],
             spec["candidates"],
             seed_of(seed, repeat, fold),
             self._metric,
@@ -98,6 +100,7 @@ def compare(
     trials: int = 4,
     seed: int = 0,
     metric: str = DEFAULT,
+    costs: Any = None,
     time_budget: float | None = None,
     jobs: int | None = None,
     cluster: str | None = None,
@@ -131,6 +134,8 @@ def compare(
     seed : int
     metric : str
         Of `hitrate_lab.metrics.METRICS`: what candidates are chosen and methods ranked by.
+    costs : array, shape (C, C), optional
+        For ``metric="cost"``, in the order of the table's classes: of class y (rows) taken for k.
     time_budget : float, optional
         Seconds after which no run begins, but for each method's first.
     jobs : int, optional
@@ -156,13 +161,14 @@ def compare(
     """
     begun, started = time.perf_counter(), now()
     settings = _settings(
-        table, models, losses, folds, repeats, trials, seed, metric, time_budget, jobs
+        table, models, losses, folds, repeats, trials, seed, metric, costs, time_budget, jobs
     )
     plan, lost = plan_of(table, settings), 0
+    packages = [each.family.package for each in settings.methods if each.family.package]
 
     def so_far(runs: Store) -> dict[str, Any]:
         environment = {
-            **versions(),
+            **versions(packages),
             "processor": processor(),
             "cores": os.cpu_count() or 1,
             "started": started,
@@ -173,10 +179,10 @@ def compare(
         return found | ({"lost": lost} if lost else {})
 
     path = Path(store)
-    with only_one(path), Store(path) as runs:
+    with only_one(path), Store(path, packages) as runs:
         try:
             lost = run_missing(
-                Comparison(table, settings.metric),
+                Comparison(table, settings.metric, settings.methods),
                 plan,
                 runs,
                 Where(settings.jobs, cluster),
@@ -230,6 +236,7 @@ def _settings(
     trials: int,
     seed: int,
     metric: str,
+    costs: Any,
     time_budget: float | None,
     jobs: int | None,
 ) -> Settings:
@@ -251,7 +258,7 @@ def _settings(
         repeats=repeats,
         trials=trials,
         seed=seed,
-        metric=metric_named(metric, len(table.classes)),
+        metric=metric_named(metric, len(table.classes), costs),
         time_budget=time_budget,
         notes=() if note is None else (note,),
     )

@@ -128,6 +128,7 @@ def document(
             "trials": settings.trials,
             "models": list(settings.models),
             "losses": list(dict.fromkeys(method.loss for method in settings.methods)),
+            **({} if metric.costs is None else {"costs": [*map(list, metric.costs)]}),
             "time_budget": settings.time_budget,
             "jobs": settings.jobs,
         },

@@ -59,6 +59,7 @@ def fit_table(
     seed: int = 0,
     trials: int = TRIALS,
     metric: str = DEFAULT,
+    costs: Any = None,
     accuracy: float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> SavedModel:
@@ -74,6 +75,8 @@ def fit_table(
         Candidates to choose from.
     metric : str
         Of `hitrate_lab.metrics.METRICS`: what the best of them has.
+    costs : array, shape (C, C), optional
+        As for `compare`.
     accuracy : float, optional
         What a comparison found for this method, to be kept with the model.
     progress : callable, optional
@@ -108,7 +111,7 @@ def fit_table(
     if not slash:
         raise BadInput(f"method {method_name!r}: is not <model>/<loss>, such as linear/exact")
     (method,) = methods([model], [loss])
-    judge = metric_named(metric, len(table.classes))
+    judge = metric_named(metric, len(table.classes), costs)
     y = codes(table)
     columns = Columns().fit(table.features)
     x = columns.transform(table.features)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,63 +11,12 @@ import numpy as np
 import pandas as pd
 
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.datasets.files import check_name, find_set, read_verified
+from hitrate_lab.datasets.files import find_set, read_verified
 from hitrate_lab.datasets.sets import Floats, PublishedSet, standardised
+from hitrate_lab.datasets.table_sets import table_set
 from hitrate_lab.tables.cells import MISSING, WHOLE, numbers
 
 FOLLOW = ("tables", "text")
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a set's files are to be read."""
-
-    # The second, if there is one, is the official test part.
-    files: tuple[str, ...]
-    target: int | str = -1
-    # Names of rows, and what tells the class.
-    left_out: tuple[int | str, ...] = ()
-    header: bool = False
-    notes: tuple[str, ...] = ()
-
-
-LAYOUTS = {
-    "adult": Layout(("adult.data.gz", "adult.test.gz")),
-    "annealing": Layout(
-        ("anneal.data", "anneal.test"),
-        notes=("most cells are missing: as a level of its own, missing tells the class",),
-    ),
-    "audit-risk": Layout(
-        ("audit_risk.csv",),
-        "Risk",
-        header=True,
-        notes=("LOCATION_ID is text in three rows, and so a category", "13 rows occur twice"),
-    ),
-    "balance-scale": Layout(("balance-scale.data",), 0),
-    "breast-cancer-wisconsin": Layout(("wdbc.data",), 1, (0,)),
-    "car": Layout(("car.data",)),
-    "cylinder-bands": Layout(
-        ("bands.data",),
-        -1,
-        (0, 1, 2, 3),
-        notes=(
-            "date, cylinder, customer and job are left out: they name the row",
-            "press, unit and tank are numbers in the file, and taken as such",
-        ),
-    ),
-    "dry-bean": Layout(("Dry_Bean_Dataset.arff.gz",), notes=("68 rows occur twice",)),
-    "mice-protein": Layout(
-        ("Data_Cortex_Nuclear.csv.gz",),
-        "class",
-        ("MouseID", "Genotype", "Treatment", "Behavior"),
-        header=True,
-        notes=(
-            "genotype, treatment and behaviour are left out: they spell the class",
-            "15 rows of each mouse are on both sides of the split",
-        ),
-    ),
-    "wine": Layout(("wine.data",), 0),
-}
 
 
 def read_exact(
@@ -99,12 +47,12 @@ def read_exact(
     """
     from sklearn.model_selection import train_test_split
 
-    whole = check_name("exact", name)
+    whole = f"exact/{name}"
+    known = table_set(whole)
     if follow not in FOLLOW:
         raise BadInput(f"read_exact(follow={follow!r}): needs 'tables' or 'text'")
-    layout = LAYOUTS[name]
     features, target, fixed = read_raw(name, data_dir)
-    notes = list(layout.notes)
+    notes = list(known.notes)
     if name == "cylinder-bands" and follow == "tables":
         features, target = features.iloc[:-1], target.iloc[:-1]
         notes.append("without its last row: the printed accuracies are of 431 and 108 rows")
@@ -143,17 +91,17 @@ def read_raw(name: str, data_dir: Path | None = None) -> tuple[Any, Any, int | N
     int or None
         Training rows come first; how many, where there is an official test part.
     """
-    folder = find_set(check_name("exact", name), data_dir)
-    layout = LAYOUTS[name]
+    known = table_set(f"exact/{name}")
+    folder = find_set(f"exact/{name}", data_dir)
     parts = [
-        _cells(read_verified(folder, file).decode("utf-8"), layout.header) for file in layout.files
+        _cells(read_verified(folder, file).decode("utf-8"), known.header) for file in known.files
     ]
     table = pd.concat(parts, ignore_index=True)
-    target = table.columns[layout.target] if isinstance(layout.target, int) else layout.target
+    target = table.columns[known.target] if isinstance(known.target, int) else known.target
     # The labels of adult's test part end in a full stop.
     label = table[target].str.rstrip(".")
     columns = {}
-    for column in table.columns.drop([target, *layout.left_out]):
+    for column in table.columns.drop([target, *known.left_out]):
         cells = [None if cell in MISSING else cell for cell in table[column]]
         number = numbers(cells, padded=True)
         columns[column] = pd.Series(cells, dtype=object) if number is None else number

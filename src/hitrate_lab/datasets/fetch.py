@@ -11,75 +11,21 @@ import urllib.parse
 import urllib.request
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.datasets.exact import LAYOUTS
-from hitrate_lab.datasets.files import SUMS, check_name, content_digest, known_sets
+from hitrate_lab.datasets.files import SUMS, content_digest
+from hitrate_lab.datasets.table_sets import Source, TableSet, table_set
 from hitrate_lab.datasets.uci import numbers_of
 from hitrate_lab.runs.whole_file import write_whole
 
 Progress = Callable[[str, int, int | None], None]
 
-UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
-# Klambauer et al.'s files, one by one, at a commit that cannot change.
-PY_FILES = (
-    "https://raw.githubusercontent.com/hadijomaa/dataset2vec/"
-    "eb1d090627365d966c10c8fbd34817425e81e256/datasets"
-)
-# UCI has this set as an Excel file only; these are its cells as text.
-MICE = (
-    "https://raw.githubusercontent.com/haziqj/rec-jrss-reply/"
-    "9e635528eafe95266df2a97fceae045f7124cb01/Data_Cortex_Nuclear.csv"
-)
 # Bytes of a file, packed or not; the largest has 70 million.
 LARGEST = 500_000_000
 CHUNK = 1 << 16
-
-
-@dataclass(frozen=True)
-class Source:
-    """An address, and which file of the archive there is meant, if it is an archive."""
-
-    url: str
-    member: str | None = None
-
-
-EXACT_SOURCES = {
-    "adult.data.gz": Source(f"{UCI}/adult/adult.data"),
-    "adult.test.gz": Source(f"{UCI}/adult/adult.test"),
-    "anneal.data": Source(f"{UCI}/annealing/anneal.data"),
-    "anneal.test": Source(f"{UCI}/annealing/anneal.test"),
-    "audit_risk.csv": Source(f"{UCI}/00475/audit_data.zip", "audit_data/audit_risk.csv"),
-    "balance-scale.data": Source(f"{UCI}/balance-scale/balance-scale.data"),
-    "wdbc.data": Source(f"{UCI}/breast-cancer-wisconsin/wdbc.data"),
-    "car.data": Source(f"{UCI}/car/car.data"),
-    "bands.data": Source(f"{UCI}/cylinder-bands/bands.data"),
-    "Dry_Bean_Dataset.arff.gz": Source(
-        f"{UCI}/00602/DryBeanDataset.zip", "DryBeanDataset/Dry_Bean_Dataset.arff"
-    ),
-    "Data_Cortex_Nuclear.csv.gz": Source(MICE),
-    "wine.data": Source(f"{UCI}/wine/wine.data"),
-}
-
-
-def sources(whole: str) -> dict[str, Source]:
-    """Where each file of a set is, the features of a UCI set first.
-
-    Examples
-    --------
-    >>> from hitrate_lab.datasets.fetch import sources
-    >>> sources("exact/wine")["wine.data"].url
-    'https://archive.ics.uci.edu/ml/machine-learning-databases/wine/wine.data'
-    """
-    collection, name = whole.split("/")
-    if collection == "exact":
-        return {file: EXACT_SOURCES[file] for file in LAYOUTS[name].files}
-    files = (f"{name}_py.dat", "labels_py.dat", "folds_py.dat", "validation_folds_py.dat")
-    return {f"{file}.gz": Source(f"{PY_FILES}/{name}/{file}") for file in files}
 
 
 def fetch(
@@ -120,13 +66,14 @@ def fetch(
         There is no such set, the network does not answer, or something else came. Files that are
         there already stay as they are.
     """
-    whole = check_name(*_divided(name))
-    contents = {}
-    for file, source in sources(whole).items():
+    if "/" not in name:
+        raise BadInput(f"fetch({name!r}): say which collection, such as 'exact/{name}'")
+    known, contents = table_set(name), {}
+    for file, source in known.files.items():
         content = download(_at(mirror, source.url), progress=progress, timeout=timeout)
         contents[file] = content if source.member is None else _member(content, source)
-    _compare(whole, contents)
-    target = Path(folder).expanduser() / whole
+    _compare(name, known, contents)
+    target = Path(folder).expanduser() / name
     _write(target, contents)
     return target
 
@@ -156,13 +103,6 @@ def download(url: str, *, progress: Progress | None = None, timeout: float = 60.
     return held.getvalue()
 
 
-def _divided(name: str) -> tuple[str, str]:
-    collection, slash, rest = name.partition("/")
-    if not slash:
-        raise BadInput(f"fetch({name!r}): say which collection, such as 'exact/{name}'")
-    return collection, rest
-
-
 def _at(mirror: str | None, url: str) -> str:
     return url if mirror is None else mirror.rstrip("/") + urllib.parse.urlsplit(url).path
 
@@ -179,11 +119,10 @@ def _member(content: bytes, source: Source) -> bytes:
         raise BadInput(f"{source.url}: no archive with {source.member} in it") from error
 
 
-def _compare(whole: str, contents: Mapping[str, bytes]) -> None:
+def _compare(whole: str, known: TableSet, contents: Mapping[str, bytes]) -> None:
     """BadInput unless the contents are those of the set."""
-    known = known_sets()[whole]
     files = list(contents.values())
-    data, rest = (files, []) if whole.startswith("exact/") else (files[:1], files[1:])
+    data, rest = (files[:1], files[1:]) if known.rest else (files, [])
     parts = [(data, known.data), (rest, known.rest)]
     if any(digest and content_digest(part) != digest for part, digest in parts):
         raise BadInput(

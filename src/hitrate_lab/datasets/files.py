@@ -2,62 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from hitrate_lab.bad_input import BadInput, listed, quoted
+from hitrate_lab.bad_input import BadInput
 from hitrate_lab.tables.reading import data_folders
 
 SUMS = "SHA256SUMS"
-COLLECTIONS = ("exact", "uci121")
-HERE = Path(__file__).parent
-
-
-@dataclass(frozen=True)
-class Known:
-    """What is known of a set before it is read: sizes, and digests of its content.
-
-    `test_rows` is 0 where there is no official test part. `data` is of the features, or of all
-    files of a set of EXACT's; `rest` is of the files beside the features. Empty: not known.
-    """
-
-    rows: int
-    test_rows: int
-    features: int
-    classes: int
-    data: str
-    rest: str
-
-
-@cache
-def known_sets() -> dict[str, Known]:
-    """All sets by their whole names, such as "exact/car" and "uci121/iris"."""
-    with (HERE / "known.tsv").open(encoding="utf-8", newline="") as lines:
-        return {
-            row["name"]: Known(
-                int(row["rows"]),
-                int(row["test_rows"]),
-                int(row["features"]),
-                int(row["classes"]),
-                row["data"],
-                row["rest"],
-            )
-            for row in csv.DictReader(lines, delimiter="\t")
-        }
-
-
-def check_name(collection: str, name: str) -> str:
-    """The whole name of a set; BadInput if there is none of that name."""
-    whole = f"{collection}/{name}"
-    if whole not in known_sets():
-        known = [each.split("/")[1] for each in known_sets() if each.startswith(f"{collection}/")]
-        raise BadInput(f"no set {quoted(name)} in {collection}: it has {listed(known)}")
-    return whole
 
 
 def bases(data_dir: Path | None) -> list[Path]:

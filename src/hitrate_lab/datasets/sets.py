@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hitrate_lab.bad_input import BadInput, listed
-from hitrate_lab.datasets.files import COLLECTIONS, bases, known_sets
+from hitrate_lab.datasets.files import bases
+from hitrate_lab.datasets.table_sets import names_in
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -65,9 +65,7 @@ def names(collection: str, *, data_dir: Path | None = None) -> tuple[str, ...]:
     >>> names("exact")[:3], len(names("exact"))
     (('adult', 'annealing', 'audit-risk'), 10)
     """
-    if collection not in COLLECTIONS:
-        raise BadInput(f"no collection {collection!r}: there are {listed(COLLECTIONS)}")
-    every = [each.split("/")[1] for each in known_sets() if each.startswith(f"{collection}/")]
+    every = names_in(collection)
     rare = "uci121/miniboone/miniboone_py.dat.gz"
     if collection == "uci121" and not any((base / rare).is_file() for base in bases(data_dir)):
         every.remove("miniboone")

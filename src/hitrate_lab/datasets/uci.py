@@ -8,31 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.datasets.files import check_name, find_set, known_sets, read_verified
+from hitrate_lab.datasets.files import find_set, read_verified
 from hitrate_lab.datasets.sets import Floats, PublishedSet, standardised
+from hitrate_lab.datasets.table_sets import table_set
 
 FOLDS = 4
-
-_RESCALED = "test rows were standardised with a deviation that is 0.01 too large"
-_REBUILT = "features were rebuilt from another copy of the set"
-_OFF_SCALE = "training rows are not on the scale of the test rows; standardise=True mends it"
-NOTES = {
-    "adult": _REBUILT,
-    "annealing": "test rows are not standardised, training rows are; standardise=True mends it",
-    "connect-4": _REBUILT,
-    "hayes-roth": _RESCALED,
-    "hill-valley": _RESCALED,
-    "horse-colic": _RESCALED,
-    "image-segmentation": _RESCALED,
-    "low-res-spect": "class 5 is in no training row of split 1",
-    "monks-1": _OFF_SCALE,
-    "monks-2": _OFF_SCALE,
-    "monks-3": _OFF_SCALE,
-    "musk-2": _REBUILT,
-    "soybean": _RESCALED,
-    "spect": _RESCALED,
-    "spectf": _OFF_SCALE,
-}
 
 
 def read_uci(
@@ -61,7 +41,8 @@ def read_uci(
     PublishedSet
         With validation rows.
     """
-    whole = check_name("uci121", name)
+    whole = f"uci121/{name}"
+    known = table_set(whole)
     if split not in range(FOLDS):
         raise BadInput(f"read_uci(split={split!r}): needs 0, 1, 2 or 3")
     folder = find_set(whole, data_dir)
@@ -76,7 +57,6 @@ def read_uci(
         numbers_of(read_verified(folder, f"{part}_py.dat.gz")).astype(np.int64)
         for part in ("labels", "folds", "validation_folds")
     )
-    known = known_sets()[whole]
     found = (len(x), x.shape[1], int(y.max()) + 1)
     if found != (known.rows, known.features, known.classes):
         raise BadInput(
@@ -86,7 +66,7 @@ def read_uci(
     test = tests[:, split] == 1
     validation = validations[:, split] == 1
     train = ~test & ~validation
-    notes = [NOTES[name]] if name in NOTES else []
+    notes = list(known.notes)
     if known.test_rows:
         kind = f"official test part, validation {split} of {FOLDS}"
     else:

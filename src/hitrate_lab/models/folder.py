@@ -6,9 +6,10 @@
     columns.json         how columns become features
     arrays.safetensors   the estimator's arrays; trees.json or trees.txt of boosted trees instead
 
-Nothing in it is code, and nothing is unpickled. Trees are checked and written anew before their
-host sees them. The sums tell damage from what was written; whoever changes a file can change the
-manifest too, so where a model comes from only a signature tells.
+What an estimator is made of its family in `MODELS` says. Nothing in the folder is code, and nothing
+is unpickled. Trees are checked and written anew before their host sees them. The sums tell damage
+from what was written; whoever changes a file can change the manifest too, so where a model comes
+from only a signature tells.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hitrate_lab.bad_input import BadInput
+from hitrate_lab.models.family import State
+from hitrate_lab.models.methods import MODELS
 from hitrate_lab.models.saved import About, SavedModel
 from hitrate_lab.models.signatures import SIGNATURE, check_signature, private_key, public_key
-from hitrate_lab.models.states import TREES, State, estimator_from, state_of
 from hitrate_lab.tables import Columns
 
 Array = NDArray[Any]
@@ -40,7 +42,6 @@ MANIFEST, ABOUT, COLUMNS, ARRAYS = (
     "columns.json",
     "arrays.safetensors",
 )
-FILES = frozenset({ABOUT, COLUMNS, ARRAYS, *TREES})
 # No file of a model is larger; nobody should have to read more to find out that it is none.
 LARGEST, LARGEST_MANIFEST = 2**31, 2**16
 
@@ -202,7 +203,7 @@ def _checked_files(folder: Path, verify_key: str | Path | None = None) -> dict[s
     listing = manifest.get("files")
     if not isinstance(listing, dict) or not {ABOUT, COLUMNS} <= set(listing):
         raise BadInput(f"{folder}: {MANIFEST} does not list the files of a model")
-    for name in sorted(set(listing) - FILES):
+    for name in sorted(set(listing) - _possible_files()):
         raise BadInput(f"{folder}: {MANIFEST} lists {name!r:.60}, which no model has")
     for name in sorted(set(listing) - set(found)):
         raise BadInput(f"{folder}: the file {name!r:.60} is missing")
@@ -216,6 +217,11 @@ def _checked_files(folder: Path, verify_key: str | Path | None = None) -> dict[s
             raise BadInput(f"{folder}: the file {name!r:.60} was changed after it was written")
         files[name] = data
     return files
+
+
+def _possible_files() -> set[str]:
+    """Names of all files that some model has, but for the manifest."""
+    return {ABOUT, COLUMNS, ARRAYS, *(name for each in MODELS.values() for name in each.files)}
 
 
 def _read(path: Path, said: Any = None) -> bytes:
@@ -290,6 +296,42 @@ def _arrays(data: bytes, transposed: list[str]) -> dict[str, Array]:
     except (SafetensorError, KeyError, TypeError, ValueError):
         raise BadInput(f"{ARRAYS} cannot be read") from None
     return {name: each.T if name in transposed else each for name, each in arrays.items()}
+
+
+def state_of(estimator: Any) -> State:
+    """The state of an estimator that was fitted to classes 0, 1, ...; some family knows it."""
+    for family in MODELS.values():
+        if (state := family.state_of(estimator)) is not None:
+            return state
+    raise BadInput(f"a {type(estimator).__name__} cannot be saved")
+
+
+def estimator_from(state: State, features: int, classes: int) -> Any:
+    """An estimator that predicts what the one behind a state did.
+
+    Parameters
+    ----------
+    state : State
+    features, classes : int
+        F and C, that arrays and trees must agree with.
+    """
+    family = next((each for each in MODELS.values() if state.kind in each.kinds), None)
+    if family is None:
+        raise BadInput(
+            f"the model is of a kind that this version does not know: {state.kind!r:.40}"
+        )
+    for name, array in state.arrays.items():
+        if array.dtype != np.float64 or not np.isfinite(array).all():
+            raise BadInput(f"the model's array {name!r:.40} holds what is no finite number")
+    try:
+        estimator = family.restore(state, features, classes)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(f"the model's state is not one of hitrate's ({error!r})") from None
+    estimator.classes_ = np.arange(classes)
+    estimator.n_features_in_ = features
+    return estimator
 
 
 def _sync(folder: Path) -> None:

@@ -1,87 +1,52 @@
-"""What can be compared: a model trained under a loss, and the parameters that are tried."""
+"""What can be compared: a family of models under a loss. Here is the list of all families."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from hitrate_lab.bad_input import BadInput
+from hitrate_lab.models.boosted.lightgbm import LightGBM
+from hitrate_lab.models.boosted.xgboost import XGBoost
+from hitrate_lab.models.family import Family
+from hitrate_lab.models.linear import Linear
+from hitrate_lab.models.mlp import MLP
 
+# By the names of the command line, the simplest first.
+MODELS: dict[str, Family] = {each.name: each for each in (Linear(), MLP(), XGBoost(), LightGBM())}
 BASELINE = "linear/cross_entropy"
-MODELS = {"linear": "linear", "mlp": "mlp", "xgboost": "XGBoost", "lightgbm": "LightGBM"}
-LOSS_LABELS = {
-    "cross_entropy": "cross entropy",
-    "exact": "EXACT",
-    "exact_linear": "EXACT",
-    "exact_networks": "EXACT",
-}
-# What each model is compared under unless one says so: cross entropy, and EXACT in the way that
-# suits the model.
-DEFAULT_LOSSES = {
-    "linear": ("cross_entropy", "exact"),
-    "mlp": ("cross_entropy", "exact_networks"),
-    "xgboost": ("cross_entropy", "exact"),
-    "lightgbm": ("cross_entropy", "exact"),
-}
-
-# C of LogisticRegression, which is 1 / (rows * l2) elsewhere: the same for every linear method, so
-# that these differ in their loss alone.
-STRENGTHS = (1.0, 100.0, 0.1, 1e4, 10.0, 0.01, 1000.0, 1e-3, 3.0, 30.0, 0.3, 300.0)
-# Where sigma ends for linear/exact: the middle of what AccuracyClassifier tries on its own. This,
-# the strengths and the networks' settings were settled with car, wine, breast-cancer, balance-scale
-# and cylinder-bands in view, so gains on these flatter them a little.
-SIGMA, MARGIN = 0.25, 1.0
-# Learning rate and weight decay; the same for every loss.
-STEPS = (
-    (0.01, 0.01),
-    (0.003, 0.01),
-    (0.03, 0.01),
-    (0.01, 1.0),
-    (0.003, 1.0),
-    (0.03, 1.0),
-    (0.001, 0.01),
-    (0.01, 0.1),
-    (0.003, 0.1),
-    (0.03, 0.1),
-    (0.001, 1.0),
-    (0.1, 0.01),
-)
-# Fewer epochs than the estimator's own 100: five fits in each fold have to end soon.
-EPOCHS, PATIENCE = 30, 10
-# Learning rate and size of a tree, the host's defaults first.
-DEPTHS = (
-    *((rate, depth) for depth in (6, 3) for rate in (0.3, 0.1)),
-    *((rate, depth) for depth in (6, 3, 9, 2) for rate in (0.03, 0.5)),
-)
-LEAVES = (
-    *((rate, leaves) for leaves in (31, 7) for rate in (0.1, 0.3)),
-    *((rate, leaves) for leaves in (31, 7, 63, 3) for rate in (0.03, 0.5)),
-)
 MOST_TRIALS = 12
 
 
 @dataclass(frozen=True)
 class Method:
-    """A model and the loss it is trained under, by the names of the command line.
+    """A family of models and the loss that it is trained under.
 
     Parameters
     ----------
-    name : str
-        "<model>/<loss>".
-    model : str
-        One of `MODELS`.
+    family : Family
     loss : str
-        A name of `hitrate.losses.LOSSES`; for a network, of `hitrate.recipes.RECIPES` too.
-    label : str
-        For people.
+        One of the family's `losses`.
     """
 
-    name: str
-    model: str
+    family: Family
     loss: str
-    label: str
+
+    @property
+    def model(self) -> str:
+        """The family's name."""
+        return self.family.name
+
+    @property
+    def name(self) -> str:
+        """As on the command line, "<model>/<loss>"."""
+        return f"{self.model}/{self.loss}"
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return self.family.label(self.loss)
 
     def candidates(self, trials: int, rows: int) -> list[dict[str, Any]]:
         """Parameters to try, the default first; as many for every method.
@@ -95,20 +60,10 @@ class Method:
         """
         if not 1 <= trials <= MOST_TRIALS:
             raise BadInput(f"trials={trials}: a method has from 1 to {MOST_TRIALS} candidates")
-        if self.name == BASELINE:
-            return [{"C": strength} for strength in STRENGTHS[:trials]]
-        if self.model == "linear":
-            fixed = {"sigma": 1.0, "margin": None, "polish": False}
-            if self.loss == "exact":
-                fixed |= {"sigma": SIGMA, "margin": MARGIN}
-            return [
-                {"l2": float(f"{1 / (rows * strength):.3g}"), **fixed}
-                for strength in STRENGTHS[:trials]
-            ]
-        if self.model == "mlp":
-            return [{"learning_rate": rate, "weight_decay": w} for rate, w in STEPS[:trials]]
-        grid = DEPTHS if self.model == "xgboost" else LEAVES
-        return [{"learning_rate": rate, "size": size} for rate, size in grid[:trials]]
+        found = list(self.family.grid(self.loss, rows))[:trials]
+        if len(found) < trials:
+            raise BadInput(f"trials={trials}: {self.name} has {len(found)} candidates")
+        return found
 
     def build(self, parameters: dict[str, Any], seed: int) -> Any:
         """An estimator with fit, predict and predict_proba.
@@ -119,28 +74,7 @@ class Method:
             One of `candidates`.
         seed : int
         """
-        if self.name == BASELINE:
-            from sklearn.linear_model import LogisticRegression
-
-            return LogisticRegression(max_iter=1000, random_state=seed, **parameters)
-        if self.model == "linear":
-            from hitrate.sklearn import AccuracyClassifier
-
-            return AccuracyClassifier(self.loss, random_state=seed, **parameters)
-        if self.model == "mlp":
-            from hitrate.sklearn import AccuracyMLPClassifier
-
-            return AccuracyMLPClassifier(
-                self.loss,
-                max_iter=EPOCHS,
-                n_iter_no_change=PATIENCE,
-                device="cpu",
-                random_state=seed,
-                **parameters,
-            )
-        from hitrate_lab.models.boosted import BoostedTrees
-
-        return BoostedTrees(self.model, self.loss, random_state=seed, **parameters)
+        return self.family.build(self.loss, parameters, seed)
 
 
 def methods(models: Sequence[str], losses: Sequence[str] | None = None) -> list[Method]:
@@ -152,7 +86,7 @@ def methods(models: Sequence[str], losses: Sequence[str] | None = None) -> list[
         Names of `MODELS`.
     losses : sequence of str, optional
         Names of `hitrate.losses.LOSSES`, and for networks of `hitrate.recipes.RECIPES`; by default
-        each model has its own, `DEFAULT_LOSSES`.
+        each model has its own, `default_losses`.
 
     Examples
     --------
@@ -163,43 +97,26 @@ def methods(models: Sequence[str], losses: Sequence[str] | None = None) -> list[
     from hitrate.losses import LOSSES
     from hitrate.recipes import RECIPES
 
-    every = [*LOSSES, *RECIPES]
-    for kind, given, known in (("model", models, list(MODELS)), ("loss", losses, every)):
-        if given is None and kind == "loss":
-            continue
-        if isinstance(given, str) or not given:
-            raise BadInput(f"{kind}: needs a list of one or more of {', '.join(known)}")
-        for name in given:
-            if name not in known:
-                raise BadInput(f"{kind} {name!r} is not one of {', '.join(known)}")
+    _check("model", models, list(MODELS))
+    families = [MODELS[name] for name in dict.fromkeys(models)]
+    if losses is not None:
+        own = [loss for family in families for loss in family.default_losses]
+        _check("loss", losses, list(dict.fromkeys([*LOSSES, *RECIPES, *own])))
     found = []
-    for model in dict.fromkeys(models):
-        usable = _losses_of(model)
-        for loss in dict.fromkeys(losses or DEFAULT_LOSSES[model]):
+    for family in families:
+        family.check_installed()
+        usable = family.losses()
+        for loss in dict.fromkeys(losses or family.default_losses):
             if loss not in usable:
-                raise BadInput(f"{model} has no loss {loss!r}; it has {', '.join(usable)}")
-            found.append(Method(f"{model}/{loss}", model, loss, _label(model, loss)))
+                raise BadInput(f"{family.name} has no loss {loss!r}; it has {', '.join(usable)}")
+            found.append(Method(family, loss))
     return found
 
 
-def _losses_of(model: str) -> list[str]:
-    """Losses that a model can be trained with, if it is installed."""
-    from hitrate.losses import LOSSES
-    from hitrate.recipes import RECIPES
-
-    if model in ("linear", "mlp"):
-        # Distances to centres have no lower bound in scores that are not held back.
-        own = [loss for loss in LOSSES if loss != "max_mahalanobis_center"]
-        return [*own, *RECIPES] if model == "mlp" else own
-    if find_spec(model) is None:
-        raise BadInput(f"{model} is not installed: pip install 'hitrate[{model}]'")
-    from hitrate_lab.models.boosted import TREE_LOSSES
-
-    return list(TREE_LOSSES)
-
-
-def _label(model: str, loss: str) -> str:
-    """A method's name for people."""
-    if f"{model}/{loss}" == BASELINE:
-        return "logistic regression"
-    return f"{MODELS[model]}, {LOSS_LABELS.get(loss, loss.replace('_', ' '))}"
+def _check(kind: str, given: Sequence[str], known: list[str]) -> None:
+    """Refuse what is no list of known names."""
+    if isinstance(given, str) or not given:
+        raise BadInput(f"{kind}: needs a list of one or more of {', '.join(known)}")
+    for name in given:
+        if name not in known:
+            raise BadInput(f"{kind} {name!r} is not one of {', '.join(known)}")

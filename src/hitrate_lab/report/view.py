@@ -32,6 +32,7 @@ SETTINGS = {
     "trials": "Settings tried per method and fold",
     "models": "Models",
     "losses": "Losses",
+    "costs": "Costs of decisions, a row for each true class",
     "time_budget": "Time budget",
     "jobs": "Processes",
 }
@@ -243,6 +244,8 @@ def _settings(settings: dict[str, Any], metric: Description) -> list[tuple[str, 
     for key, value in settings.items():
         if value is None:
             words = "none"
+        elif key == "costs":
+            words = _matrix(value)
         elif isinstance(value, list):
             words = ", ".join(map(str, value))
         elif key == "time_budget":
@@ -251,6 +254,15 @@ def _settings(settings: dict[str, Any], metric: Description) -> list[tuple[str, 
             words = str(value)
         rows.append((SETTINGS.get(key, key), words))
     return rows
+
+
+def _matrix(value: Any) -> str:
+    """Rows of numbers in one line."""
+    rows = value if isinstance(value, list) else [value]
+    return "; ".join(
+        ", ".join(f"{number(each) or 0:g}" for each in row) if isinstance(row, list) else str(row)
+        for row in rows
+    )
 
 
 def _environment(table: dict[str, Any], environment: dict[str, Any]) -> list[tuple[str, str]]:

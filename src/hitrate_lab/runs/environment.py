@@ -6,15 +6,25 @@ import contextlib
 import functools
 import platform
 import subprocess
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
+# What results depend on.
+PACKAGES = ("hitrate", "torch", "scikit-learn", "numpy", "xgboost", "lightgbm")
 
-def versions() -> dict[str, str]:
-    """Versions of Python and of what results depend on; in a checkout of hitrate its commit too."""
+
+def versions(packages: Iterable[str] = ()) -> dict[str, str]:
+    """Versions of Python and of what results depend on; in a checkout of hitrate its commit too.
+
+    Parameters
+    ----------
+    packages : iterable of str
+        Beside `PACKAGES`.
+    """
     found = {"python": platform.python_version()}
-    for name in ("hitrate", "torch", "scikit-learn", "numpy", "xgboost", "lightgbm"):
+    for name in dict.fromkeys([*PACKAGES, *packages]):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     if "hitrate" not in found:

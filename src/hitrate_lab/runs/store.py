@@ -97,6 +97,8 @@ class Store:
     ----------
     path : Path or str
         Its folder is made too.
+    packages : iterable of str
+        Whose versions are kept with every run, beside those that always are.
 
     Examples
     --------
@@ -108,9 +110,9 @@ class Store:
     [{'seed': 1}]
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, packages: Iterable[str] = ()) -> None:
         self.path = Path(path)
-        self._versions = canonical(versions())
+        self._versions = canonical(versions(packages))
         with self._one_line():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # Transactions are begun and ended by hand.

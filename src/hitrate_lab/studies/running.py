@@ -16,9 +16,6 @@ from hitrate_lab.runs.store import Failure, Store, key_of
 from hitrate_lab.studies.registry import protocol_named
 from hitrate_lab.studies.study_file import Study
 
-# Of data sets that have to be there before a study can begin.
-PUBLISHED = ("exact/", "uci121/")
-
 
 @dataclass(frozen=True)
 class Status:
@@ -141,11 +138,12 @@ def check_data(study: Study, data_dir: Path | None) -> None:
     data_dir : Path, optional
     """
     from hitrate_lab.datasets.files import find_set
+    from hitrate_lab.datasets.table_sets import is_published
     from hitrate_lab.tables.reading import data_folders
 
     missing = []
     for name in study.data_sets:
-        if name.startswith(PUBLISHED):
+        if is_published(name):
             try:
                 find_set(name, data_dir)
             except BadInput:

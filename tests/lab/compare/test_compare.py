@@ -16,7 +16,7 @@ import hitrate.sklearn.mlp_training as network
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.compare.comparison import Interrupted, compare
 from hitrate_lab.compare.folds import fold_rows, inner_split, possible_folds
-from hitrate_lab.models import methods as registry
+from hitrate_lab.models import linear
 from hitrate_lab.runs.lock import only_one
 from hitrate_lab.runs.store import Store
 from hitrate_lab.seeds import seed_of
@@ -215,7 +215,7 @@ def test_a_method_that_fails_is_kept_with_its_traceback_and_does_not_stop_others
     events = []
     with monkeypatch.context() as patch:
         # AccuracyClassifier refuses it.
-        patch.setattr(registry, "SIGMA", -1.0)
+        patch.setattr(linear, "SIGMA", -1.0)
         document = compare(wine, store=path, observer=events.append, **QUICK)
         methods = {method["name"]: method for method in document["methods"]}
         assert len(methods["linear/cross_entropy"]["folds"]) == 6
@@ -238,7 +238,7 @@ def test_a_method_that_fails_is_kept_with_its_traceback_and_does_not_stop_others
 
 def test_a_candidate_that_fails_is_passed_over(wine, tmp_path, monkeypatch):
     path = tmp_path / "runs.sqlite"
-    monkeypatch.setattr(registry, "STRENGTHS", (-1.0, 1.0))
+    monkeypatch.setattr(linear, "STRENGTHS", (-1.0, 1.0))
     compare(wine, store=path, **{**QUICK, "losses": ["cross_entropy"], "repeats": 1})
     with Store(path) as store:
         for run in store.runs():

@@ -12,8 +12,9 @@ import pytest
 import hitrate_lab.tables
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets import fetch, read_exact, read_uci
-from hitrate_lab.datasets.fetch import download, sources
-from hitrate_lab.datasets.files import known_sets, read_verified
+from hitrate_lab.datasets.fetch import download
+from hitrate_lab.datasets.files import read_verified
+from hitrate_lab.datasets.table_sets import TABLE_SETS
 
 UCI = "/ml/machine-learning-databases"
 
@@ -130,8 +131,8 @@ def test_unknown_names_are_refused_before_anything_is_asked_for(tmp_path):
 
 def test_every_set_has_an_address_for_each_of_its_files():
     addresses = set()
-    for whole in known_sets():
-        found = sources(whole)
+    for whole, known in TABLE_SETS.items():
+        found = known.files
         assert len(found) == (4 if whole.startswith("uci121/") else len(found))
         addresses.update(source.url for source in found.values())
         assert all(source.url.startswith("https://") for source in found.values())
@@ -159,7 +160,7 @@ def test_a_file_in_an_archive_is_taken_out(server, tmp_path, published):
 
 
 def serve_uci(server, published, name, *, features=None):
-    for file, source in sources(f"uci121/{name}").items():
+    for file, source in TABLE_SETS[f"uci121/{name}"].files.items():
         content = read_verified(published / "uci121" / name, file)
         path = source.url.removeprefix("https://raw.githubusercontent.com")
         server.pages[path] = content

@@ -14,8 +14,9 @@ from sklearn.model_selection import train_test_split
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets import names, read_exact, read_uci
-from hitrate_lab.datasets.exact import LAYOUTS, prepare, read_raw
-from hitrate_lab.datasets.files import content_digest, known_sets, read_verified
+from hitrate_lab.datasets.exact import prepare, read_raw
+from hitrate_lab.datasets.files import content_digest, read_verified
+from hitrate_lab.datasets.table_sets import TABLE_SETS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "data.md"
 
@@ -89,10 +90,10 @@ PRINTED = {
 
 
 def test_the_ten_and_the_hundred_and_twenty_one_are_listed(tmp_path):
-    assert list(names("exact")) == sorted(TEN) == sorted(LAYOUTS)
+    assert list(names("exact")) == sorted(TEN)
     listed = names("uci121", data_dir=tmp_path)
     assert len(listed) == 120 and "miniboone" not in listed
-    assert sum(name.startswith("uci121/") for name in known_sets()) == 121
+    assert sum(name.startswith("uci121/") for name in TABLE_SETS) == 121
     with pytest.raises(BadInput, match="no collection 'uci'"):
         names("uci")
 
@@ -115,7 +116,7 @@ def test_the_ten_have_their_rows_and_classes(name, follow, published):
     assert np.bincount(labels).tolist() == [counts[each] for each in found.classes]
     assert found.X_validation is None and found.y_validation is None
     features, _, _ = read_raw(name, published)
-    assert features.shape[1] == columns == known_sets()[f"exact/{name}"].features
+    assert features.shape[1] == columns == TABLE_SETS[f"exact/{name}"].features
 
 
 @each_of(PRINTED)
@@ -305,13 +306,13 @@ def check_set(name, told, published):
 
 def test_every_set_that_is_known_has_the_content_that_is_known(published):
     assert set(provenance(published)) == {
-        each.removeprefix("uci121/") for each in known_sets() if each.startswith("uci121/")
+        each.removeprefix("uci121/") for each in TABLE_SETS if each.startswith("uci121/")
     }
-    for whole, known in known_sets().items():
+    for whole, known in TABLE_SETS.items():
         folder = published / whole
         if whole.startswith("exact/"):
-            files = LAYOUTS[folder.name].files
-            assert content_digest(read_verified(folder, each) for each in files) == known.data
+            files = (read_verified(folder, each) for each in known.files)
+            assert content_digest(files) == known.data
             continue
         rest = (f"{part}_py.dat.gz" for part in ("labels", "folds", "validation_folds"))
         assert content_digest(read_verified(folder, each) for each in rest) == known.rest

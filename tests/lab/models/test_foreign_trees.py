@@ -11,11 +11,11 @@ from test_model_folder import HOSTS, fitted
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.models.boosted import TREE_LOSSES, BoostedTrees
-from hitrate_lab.models.lightgbm_trees import checked_lightgbm
-from hitrate_lab.models.number_json import read_json
-from hitrate_lab.models.states import state_of
-from hitrate_lab.models.tree_arrays import parents_of
-from hitrate_lab.models.xgboost_trees import checked_xgboost
+from hitrate_lab.models.boosted.lightgbm_trees import checked_lightgbm
+from hitrate_lab.models.boosted.number_json import read_json
+from hitrate_lab.models.boosted.tree_arrays import parents_of
+from hitrate_lab.models.boosted.xgboost_trees import checked_xgboost
+from hitrate_lab.models.folder import state_of
 
 # Features and classes of the table, one of more than two.
 SIZES = {"breast-cancer": (30, 2), "car": (21, 4)}

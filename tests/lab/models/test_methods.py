@@ -9,18 +9,16 @@ from scipy import sparse
 from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression
 
-from hitrate.losses import LOSSES
+from hitrate.recipes import RECIPES
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.models.boosted import TREE_LOSSES
 from hitrate_lab.models.methods import BASELINE, MODELS, MOST_TRIALS, methods
 
-SCORED = [loss for loss in LOSSES if loss != "max_mahalanobis_center"]
 EVERY = [
-    *methods(["linear", "mlp"], SCORED),
-    *methods(["xgboost", "lightgbm"], TREE_LOSSES),
+    each
+    for name, family in MODELS.items()
+    for each in methods([name], [loss for loss in family.losses() if loss not in RECIPES])
 ]
-# One of each kind of estimator.
-KINDS = ["linear/cross_entropy", "linear/exact", "mlp/exact", "xgboost/exact", "lightgbm/exact"]
+DEFAULTS = [method.name for method in methods(list(MODELS))]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +33,7 @@ def by_name(name):
     return method
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", DEFAULTS)
 def test_a_method_learns_labels_that_are_words(name, wine):
     check_that_it_learns(by_name(name), *wine)
 
@@ -44,7 +42,7 @@ def test_a_method_learns_labels_that_are_words(name, wine):
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_learns_labels_that_are_words_under_every_loss(model, wine):
     found = [method for method in EVERY if method.name.startswith(f"{model}/")]
-    assert len(found) >= 4
+    assert found
     for method in found:
         check_that_it_learns(method, *wine)
 
@@ -59,7 +57,7 @@ def check_that_it_learns(method, x, y):
     assert p.sum(1) == pytest.approx(1.0, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", DEFAULTS)
 def test_two_classes_and_sparse_features_are_learned_too(name, wine):
     x, y = wine
     rows = y != "rosé"
@@ -70,9 +68,13 @@ def test_two_classes_and_sparse_features_are_learned_too(name, wine):
     assert model.predict_proba(x).shape == (len(y), 2)
 
 
-# Trees take as long as all others.
+# What needs a host takes as long as all others.
 @pytest.mark.parametrize(
-    "name", [*KINDS[:3], *(pytest.param(name, marks=pytest.mark.slow) for name in KINDS[3:])]
+    "name",
+    [
+        pytest.param(each.name, marks=[pytest.mark.slow] if each.family.package else [])
+        for each in methods(list(MODELS))
+    ],
 )
 def test_the_same_seed_gives_the_same_model(name, wine):
     x, y = wine
@@ -80,6 +82,14 @@ def test_the_same_seed_gives_the_same_model(name, wine):
     parameters = method.candidates(1, len(x))[0]
     one, two = (method.build(parameters, seed=3).fit(x, y).predict_proba(x) for _ in range(2))
     assert np.array_equal(one, two)
+
+
+def test_families_share_no_name_kind_of_state_or_file():
+    assert [family.name for family in MODELS.values()] == list(MODELS)
+    for of in (lambda family: family.kinds, lambda family: family.files):
+        every = [each for family in MODELS.values() for each in of(family)]
+        assert len(set(every)) == len(every)
+    assert all(family.kinds for family in MODELS.values())
 
 
 @pytest.mark.parametrize("trials", [1, 4, MOST_TRIALS])

@@ -16,19 +16,19 @@ import pytest
 from safetensors.numpy import load, save
 
 import hitrate
-from hitrate.losses import LOSSES
+from hitrate.recipes import RECIPES
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.models.boosted import TREE_LOSSES
 from hitrate_lab.models.folder import load_model, save_model
-from hitrate_lab.models.methods import methods
+from hitrate_lab.models.methods import MODELS, methods
 from hitrate_lab.models.saved import About, SavedModel
 from hitrate_lab.tables import Columns, read_table
 
 HOSTS = ("xgboost", "lightgbm")
-OTHERS = [loss for loss in LOSSES if loss != "max_mahalanobis_center"]
 METHODS = [
-    *((model, loss) for model in ("linear", "mlp") for loss in OTHERS),
-    *((model, loss) for model in HOSTS for loss in TREE_LOSSES),
+    (name, loss)
+    for name, family in MODELS.items()
+    for loss in family.losses()
+    if loss not in RECIPES or loss in family.default_losses
 ]
 # A few rounds are enough to be kept.
 QUICK = {"mlp": {"max_iter": 2}, "xgboost": {"rounds": 4}, "lightgbm": {"rounds": 4}}
@@ -70,11 +70,11 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["breast-cancer", "car"])
-@pytest.mark.parametrize("model", ["linear", "mlp", *HOSTS])
-@pytest.mark.parametrize("losses", ["exact", pytest.param("all", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("losses", ["one", pytest.param("all", marks=pytest.mark.slow)])
 def test_a_loaded_model_predicts_exactly_what_it_did(name, model, losses, tmp_path):
     for each, loss in METHODS:
-        if each == model and losses in (loss, "all"):
+        if each == model and (losses == "all" or loss == MODELS[model].default_losses[-1]):
             check_that_it_comes_back(name, model, loss, tmp_path / loss)
 
 
@@ -89,9 +89,9 @@ def check_that_it_comes_back(name, model, loss, folder):
     np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
 
 
-@pytest.mark.parametrize("model", ["linear", "mlp", *HOSTS])
+@pytest.mark.parametrize("model", MODELS)
 def test_a_loaded_model_is_saved_as_it_was(model, tmp_path):
-    saved, _ = fitted("car", model, "exact")
+    saved, _ = fitted("car", model, MODELS[model].default_losses[-1])
     save_model(tmp_path / "first", saved)
     save_model(tmp_path / "second", load_model(tmp_path / "first"))
     names = sorted(path.name for path in (tmp_path / "first").iterdir())

@@ -11,15 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hitrate_lab.bad_input import BadInput
-from hitrate_lab.datasets import read_uci
 from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.studies.mixing.fields import (
-    COLLECTION,
+    check_made,
+    check_methods,
     check_names,
+    data_of,
     models_of,
     optimizer_of,
+    setting_of,
 )
 from hitrate_lab.studies.protocol import Cell, Protocol
 
@@ -48,13 +49,12 @@ class MixingEscape(Protocol):
     def check(self, study: Study) -> None:
         """Complain of a field that this protocol cannot use."""
         settings = _settings(study)
-        fields = study.fields()
         check_names(study, MEASURES, "all need the same seeds")
-        methods = [_method(study, method)["name"] for method in study.methods]
-        for key in ("baseline", "trained_with", "shown"):
-            for name in [settings[key]] if isinstance(settings[key], str) else settings[key]:
-                if name not in methods:
-                    fields.wrong(key, f"{name!r} is no method of this study")
+        for method in study.methods:
+            _method(study, method)
+        check_methods(study, "baseline", [settings["baseline"]])
+        for key in ("trained_with", "shown"):
+            check_methods(study, key, settings[key])
 
     def plan(self, study: Study) -> list[Specification]:
         """Specifications, one architecture after the other.
@@ -68,12 +68,7 @@ class MixingEscape(Protocol):
         # Of the report alone.
         settings.pop("shown")
         methods = [_method(study, method) for method in study.methods]
-        for method in methods:
-            # Here and not in `check`: to read a study's file should not load torch.
-            try:
-                mixture(method)
-            except (TypeError, ValueError) as error:
-                raise BadInput(f"{study.path}: methods[{method['name']}]: {error}") from error
+        check_made(study, methods, mixture)
         return [
             {
                 "study": study.name,
@@ -105,14 +100,11 @@ class MixingEscape(Protocol):
             after which "epoch", the "terms" of equation 18, the mean of p, and the "noise" of each
             loss.
         """
-        from hitrate_lab.training.batched import Optimizer, Setting, Split
+        from hitrate_lab.training.batched import Split
 
         spec = specification
         begun = time.perf_counter()
-        name = spec["data_set"].removeprefix(COLLECTION)
-        split = Split.of(read_uci(name, data_dir=context.data_dir))
-        last = max(spec["epochs"])
-        setting = Setting(spec["model"], last, spec["batch_size"], Optimizer(**spec["optimizer"]))
+        split, setting = Split.of(data_of(spec, context)), setting_of(spec, max(spec["epochs"]))
         points = {
             method["name"]: [
                 {"epoch": epoch, **measured(spec, setting, split, weights)}

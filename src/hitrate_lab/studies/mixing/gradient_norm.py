@@ -20,16 +20,17 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hitrate_lab.bad_input import BadInput
-from hitrate_lab.datasets import read_uci
 from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.studies.mixing.fields import (
-    COLLECTION,
+    check_made,
+    check_methods,
     check_names,
+    data_of,
     learning_rates_of,
     models_of,
     optimizer_of,
+    setting_of,
 )
 from hitrate_lab.studies.mixing.table import MEASURES, accuracy_cells, best_of, chosen
 from hitrate_lab.studies.protocol import Cell, Protocol
@@ -61,17 +62,12 @@ class MixingGradientNorm(Protocol):
     def check(self, study: Study) -> None:
         """Complain of a field that this protocol cannot use."""
         settings = _settings(study)
-        fields = study.fields()
         check_names(study, MEASURES, "all need the same seeds, of which they are trained together")
-        methods = [_method(study, method)["name"] for method in study.methods]
-        for key, listed in (
-            ("baseline", [settings["baseline"]]),
-            ("measured", settings["measured"]),
-            ("pairs", [name for pair in pairs(study) for name in pair]),
-        ):
-            for name in listed:
-                if name not in methods:
-                    fields.wrong(key, f"{name!r} is no method of this study")
+        for method in study.methods:
+            _method(study, method)
+        check_methods(study, "baseline", [settings["baseline"]])
+        check_methods(study, "measured", settings["measured"])
+        check_methods(study, "pairs", [name for pair in pairs(study) for name in pair])
 
     def plan(self, study: Study) -> list[Specification]:
         """Specifications, one architecture after the other.
@@ -83,12 +79,7 @@ class MixingGradientNorm(Protocol):
         settings = _settings(study)
         models = settings.pop("models")
         methods = [_method(study, method) for method in study.methods]
-        for method in methods:
-            # Here and not in `check`: to read a study's file should not load torch.
-            try:
-                mixtures(variant(method), 1)
-            except (TypeError, ValueError) as error:
-                raise BadInput(f"{study.path}: methods[{method['name']}]: {error}") from error
+        check_made(study, methods, lambda method: mixtures(variant(method), 1))
         return [
             {
                 "study": study.name,
@@ -112,15 +103,11 @@ class MixingGradientNorm(Protocol):
             One of `plan`.
         context : Context
         """
-        from hitrate_lab.training.batched import Optimizer, Setting, Split, train_many
+        from hitrate_lab.training.batched import Split, train_many
 
         spec = specification
         begun = time.perf_counter()
-        name = spec["data_set"].removeprefix(COLLECTION)
-        split = Split.of(read_uci(name, data_dir=context.data_dir))
-        setting = Setting(
-            spec["model"], spec["epochs"], spec["batch_size"], Optimizer(**spec["optimizer"])
-        )
+        split, setting = Split.of(data_of(spec, context)), setting_of(spec, spec["epochs"])
         variants = {method["name"]: variant(method) for method in spec["methods"]}
         trained = train_many(
             split, setting, list(variants.values()), spec["learning_rates"], spec["seeds"]
@@ -229,21 +216,12 @@ def _followed(
     import torch
 
     from hitrate_lab.training.batched.copies import Copies
-    from hitrate_lab.training.batched.many import batches, with_ones
-    from hitrate_lab.training.batched.setting import Orders
+    from hitrate_lab.training.batched.many import epochs_of_many
 
-    copies = Copies(
-        setting, split, variants, [spec["norm_rate"]], spec["seeds"], torch.device("cpu")
-    )
+    cpu = torch.device("cpu")
+    copies = Copies(setting, split, variants, [spec["norm_rate"]], spec["seeds"], cpu)
     assert copies.variants == list(variants)
-    x, y = split.train
-    orders = [Orders(seed, len(x)) for seed in spec["seeds"]]
-    for epoch in range(1, setting.epochs + 1):
-        if epoch > 1:
-            copies.next_epoch()
-        order = torch.stack([each.next() for each in orders])
-        for batch in batches(with_ones(x), y, order, setting.batch_size, split.classes):
-            copies.step(*batch)
+    for epoch in epochs_of_many(copies, split, setting, spec["seeds"], cpu):
         yield epoch, copies.weights()
 
 

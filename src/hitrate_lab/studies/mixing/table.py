@@ -10,16 +10,16 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hitrate_lab.bad_input import BadInput
-from hitrate_lab.datasets import read_uci
 from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.studies.mixing.fields import (
-    COLLECTION,
+    check_made,
     check_names,
+    data_of,
     learning_rates_of,
     models_of,
     optimizer_of,
+    setting_of,
 )
 from hitrate_lab.studies.protocol import Cell, Protocol
 
@@ -66,12 +66,7 @@ class MixingTable(Protocol):
         settings = _settings(study)
         splits, models = settings.pop("splits"), settings.pop("models")
         methods = [_variant(study, method) for method in study.methods]
-        for method in methods:
-            # Here and not in `check`: to read a study's file should not load torch.
-            try:
-                Variant(**method).plan(epochs=1)
-            except (TypeError, ValueError) as error:
-                raise BadInput(f"{study.path}: methods[{method['name']}]: {error}") from error
+        check_made(study, methods, lambda method: Variant(**method).plan(epochs=1))
         return [
             {
                 "study": study.name,
@@ -97,19 +92,11 @@ class MixingTable(Protocol):
             One of `plan`.
         context : Context
         """
-        from hitrate_lab.training.batched import Optimizer, Setting, Split, Variant, train_many
+        from hitrate_lab.training.batched import Split, Variant, train_many
 
         spec = specification
-        data = read_uci(
-            spec["data_set"].removeprefix(COLLECTION),
-            split=spec["split"],
-            standardise=spec["standardise"],
-            data_dir=context.data_dir,
-        )
+        data, setting = data_of(spec, context), setting_of(spec, spec["epochs"])
         rows = Split.of(data)
-        setting = Setting(
-            spec["model"], spec["epochs"], spec["batch_size"], Optimizer(**spec["optimizer"])
-        )
         variants = [Variant(**each) for each in spec["methods"]]
         begun = time.perf_counter()
         trained = train_many(

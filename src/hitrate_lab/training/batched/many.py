@@ -60,18 +60,11 @@ def train_many(
     """
     device = torch.device(device)
     copies = Copies(setting, split, variants, learning_rates, seeds, device)
-    x, y = split.train[0].to(device), split.train[1].to(device)
     held = [(with_ones(x.to(device)).T, y.to(device)) for x, y in (split.validation, split.test)]
-    orders = [Orders(seed, len(x)) for seed in seeds]
-    rows = with_ones(x)
-    counts = []
-    for epoch in range(setting.epochs):
-        if epoch:
-            copies.next_epoch()
-        order = torch.stack([each.next() for each in orders]).to(device)
-        for batch in batches(rows, y, order, setting.batch_size, split.classes):
-            copies.step(*batch)
-        counts.append(torch.stack([copies.hits(*part) for part in held]))
+    counts = [
+        torch.stack([copies.hits(*part) for part in held])
+        for _ in epochs_of_many(copies, split, setting, seeds, device)
+    ]
     # (2, epochs, S, variants, learning rates)
     axes = (len(seeds), len(variants), len(learning_rates))
     hits = torch.stack(counts, 1).view(2, -1, *axes).cpu().numpy().astype(np.int64)
@@ -82,6 +75,21 @@ def train_many(
         )
         for place, variant in enumerate(copies.variants)
     }
+
+
+def epochs_of_many(
+    copies: Copies, split: Split, setting: Setting, seeds: Sequence[int], device: torch.device
+) -> Iterator[int]:
+    """Train copies; the number of each epoch when it has ended."""
+    x, y = with_ones(split.train[0].to(device)), split.train[1].to(device)
+    orders = [Orders(seed, len(x)) for seed in seeds]
+    for epoch in range(1, setting.epochs + 1):
+        if epoch > 1:
+            copies.next_epoch()
+        order = torch.stack([each.next() for each in orders]).to(device)
+        for batch in batches(x, y, order, setting.batch_size, split.classes):
+            copies.step(*batch)
+        yield epoch
 
 
 def batches(x: Tensor, y: Tensor, order: Tensor, size: int, classes: int) -> Iterator[Batch]:

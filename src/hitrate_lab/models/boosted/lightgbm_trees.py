@@ -11,8 +11,8 @@ import re
 import numpy as np
 
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.models.number_json import numbers_in
-from hitrate_lab.models.tree_arrays import (
+from hitrate_lab.models.boosted.number_json import numbers_in
+from hitrate_lab.models.boosted.tree_arrays import (
     LARGEST,
     LARGEST_SCORE,
     Array,

@@ -1,4 +1,4 @@
-"""Boosted trees of XGBoost and LightGBM, under their own loss or one of hitrate's."""
+"""Boosted trees of any host, under its own loss or one of hitrate's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hitrate.losses import LOSSES, LinkLoss
+from hitrate_lab.models.boosted.family import Boosted
 
 Array = NDArray[Any]
 
-HOSTS = {"xgboost": "XGBoost", "lightgbm": "LightGBM"}
 # Losses that are a link of log p, as an objective needs them; cross entropy is the host's own.
 OBJECTIVES = tuple(
     name for name, loss in LOSSES.items() if issubclass(loss, LinkLoss) and name != "cross_entropy"
@@ -29,7 +29,8 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    host : {"xgboost", "lightgbm"}
+    host : str
+        A name of `hitrate_lab.models.methods.MODELS`: "xgboost" or "lightgbm".
     loss : str
         "cross_entropy" is the host's own; one of `OBJECTIVES` is an `AccuracyObjective`.
     learning_rate : float
@@ -99,27 +100,17 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _model(self) -> Any:
         """The host's classifier."""
-        options: dict[str, Any] = {
+        from hitrate_lab.models.methods import MODELS
+
+        host = MODELS[self.host]
+        assert isinstance(host, Boosted)
+        options = {
             "n_estimators": self.rounds,
             "learning_rate": self.learning_rate,
             "random_state": self.random_state,
             "n_jobs": 1,
         }
-        if self.host == "xgboost":
-            from xgboost import XGBClassifier
-
-            from hitrate.integrations import xgboost
-
-            options["max_depth"] = self.size
-            if self.loss != "cross_entropy":
-                options["objective"] = xgboost.AccuracyObjective(**_objective(self.loss))
-            return XGBClassifier(**options)
-        from hitrate.integrations import lightgbm
-
-        options |= {"num_leaves": self.size, "verbose": -1}
-        if self.loss != "cross_entropy":
-            options["objective"] = lightgbm.AccuracyObjective(**_objective(self.loss))
-        return lightgbm.AccuracyLGBMClassifier(**options)
+        return host.classifier(self.loss, self.size, options)
 
 
 def _rows(x: Any) -> Any:
@@ -127,8 +118,8 @@ def _rows(x: Any) -> Any:
     return sparse.csr_matrix(x) if sparse.issparse(x) else x
 
 
-def _objective(loss: str) -> dict[str, Any]:
-    """The link and noise that make a loss."""
+def link_and_noise(loss: str) -> dict[str, Any]:
+    """The link and noise that make a loss, as an objective takes them."""
     made = LOSSES[loss]()
     assert isinstance(made, LinkLoss)
     return {"link": made.link, "noise": made.noise}

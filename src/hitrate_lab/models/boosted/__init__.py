@@ -1,0 +1,1 @@
+"""Boosted trees of other packages, under their own losses and hitrate's."""
