@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +18,7 @@ from hitrate_lab.tables.column_notes import NO_USE, is_id, spaced
 from hitrate_lab.tables.columns_state import read_state
 from hitrate_lab.tables.dates import EXAMPLES, order_of_dates
 from hitrate_lab.tables.kinds import Categories, Dates, Scale, Words, as_json, factorized
+from hitrate_lab.tables.written import Form
 
 Array = NDArray[Any]
 
@@ -53,6 +54,9 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Most levels of a category.
     words : int
         Most features of a column of text.
+    forms : dict of Form, optional
+        How columns of numbers were written where `fit`'s frame is from; where `transform` finds
+        text, it is read in this way.
 
     Attributes
     ----------
@@ -77,9 +81,12 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
            [ 1.,  0.,  0.,  1.]])
     """
 
-    def __init__(self, *, levels: int = 40, words: int = 512) -> None:
+    def __init__(
+        self, *, levels: int = 40, words: int = 512, forms: Mapping[str, Form] | None = None
+    ) -> None:
         self.levels = levels
         self.words = words
+        self.forms = forms
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from a frame.
@@ -108,6 +115,7 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 self._add(name, Dates.fit(values), constant)
             else:
                 self._add_text(name, values, constant, ids)
+        self._forms: dict[str, Form] = {}
         self._fit_numbers(self._numbers_of(X), constant)
         self.notes_ = []
         if constant:
@@ -131,6 +139,8 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         constant += [names[k] for k in np.setdiff1d(np.arange(len(names)), used)]
         self._number_names = [names[k] for k in used]
         self._scale = scale.of(used)
+        forms = self.forms or {}
+        self._forms = {name: forms[name] for name in self._number_names if name in forms}
 
     def _add(self, name: str, kind: Dates | Categories | Words, constant: list[str]) -> None:
         """Keep a column, or say that it is constant."""
@@ -184,6 +194,11 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def numbers(self) -> list[str]:
         """Columns of numbers that are used."""
         return list(self._number_names)
+
+    @property
+    def plain_numbers(self) -> list[str]:
+        """Those among them that were written as Python writes numbers."""
+        return [name for name in self._number_names if name not in self._forms]
 
     @property
     def used(self) -> list[str]:
@@ -252,6 +267,7 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             "words": self.words,
             "columns": [str(name) for name in self.feature_names_in_],
             "numbers": {"names": list(self._number_names), **as_json(self._scale)},
+            "forms": [{"name": name, **as_json(each)} for name, each in self._forms.items()],
             **{
                 word: [{"name": name, **as_json(each)} for name, each in kind.items()]
                 for word, kind in kinds.items()
@@ -264,10 +280,11 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def from_json(cls, state: Any) -> Self:
         """The transformer whose state this is; `BadInput` if it is none."""
         found = read_state(state)
-        self = cls(levels=found.levels, words=found.words)
+        self = cls(levels=found.levels, words=found.words, forms=found.forms)
         self.feature_names_in_ = np.array(found.columns, object)
         self.n_features_in_ = len(found.columns)
         self._number_names, self._scale = found.number_names, found.scale
+        self._forms = found.forms
         self._dates, self._categories, self._texts = found.dates, found.categories, found.texts
         self.sparse_, self.notes_ = found.sparse, found.notes
         return self
@@ -278,9 +295,30 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for k, name in enumerate(self._number_names):
             values = X[name]
             fast = isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf"
-            x[:, k] = values.to_numpy() if fast else _parsed(name, plain(values))
+            x[:, k] = values.to_numpy() if fast else self._parsed(name, plain(values))
         x[np.isinf(x)] = np.nan
         return x
+
+    def _parsed(self, name: str, values: Any) -> Array:
+        """A column that should be numbers and is text, as numbers."""
+        if values.dtype.kind in "biuf":
+            return np.asarray(values, np.float64)
+        form = self._forms.get(name)
+
+        def read(texts: Sequence[str | None]) -> Array | None:
+            return numbers(texts, padded=True) if form is None else form.numbers(texts)
+
+        texts = [label_text(cell) for cell in values.tolist()]
+        found = read(texts)
+        if found is not None:
+            return found
+        wrong = next(k for k, text in enumerate(texts) if read([text]) is None)
+        row = values.index[wrong]
+        place = row + 1 if isinstance(row, (int, np.integer)) else row
+        like = f" like {quoted(form.example)}" if form is not None and form.example else ""
+        raise BadInput(
+            f"column {quoted(name)}, row {place}: {quoted(texts[wrong])} is not a number{like}"
+        )
 
 
 def _frame(X: Any) -> Any:
@@ -291,20 +329,6 @@ def _frame(X: Any) -> Any:
     if not X.columns.is_unique:
         raise BadInput(f"two columns are called {quoted(X.columns[X.columns.duplicated()][0])}")
     return X
-
-
-def _parsed(name: str, values: Any) -> Array:
-    """A column that should be numbers and is text, as numbers."""
-    if values.dtype.kind in "biuf":
-        return np.asarray(values, np.float64)
-    texts = [label_text(cell) for cell in values.tolist()]
-    found = numbers(texts, padded=True)
-    if found is not None:
-        return found
-    wrong = next(k for k, text in enumerate(texts) if numbers([text], padded=True) is None)
-    row = values.index[wrong]
-    place = row + 1 if isinstance(row, (int, np.integer)) else row
-    raise BadInput(f"column {quoted(name)}, row {place}: {quoted(texts[wrong])} is not a number")
 
 
 def _still_dates(name: str, values: Any, order: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.tables.dates import EXAMPLES, PARTS
 from hitrate_lab.tables.kinds import Categories, Dates, Scale, Words
+from hitrate_lab.tables.written import LONGEST, THOUSANDS, Form
 
 # 1 + log(rows) for more rows than there can be.
 LARGEST_RARITY = 100
@@ -23,6 +24,7 @@ class State:
     columns: list[str]
     number_names: list[str]
     scale: Scale
+    forms: dict[str, Form]
     dates: dict[str, Dates]
     categories: dict[str, Categories]
     texts: dict[str, Words]
@@ -40,6 +42,8 @@ def read_state(given: Any) -> State:
             columns=_texts(given["columns"]),
             number_names=_texts(numbers["names"]),
             scale=_scale(numbers),
+            # Models of before there were any have none.
+            forms={_text(each["name"]): _form(each) for each in given.get("forms", [])},
             dates={
                 _text(each["name"]): Dates(_scale(each["scale"]), _order(each["order"]))
                 for each in given["dates"]
@@ -56,6 +60,8 @@ def read_state(given: Any) -> State:
         )
         if len(state.number_names) != len(state.scale.mean):
             raise ValueError("names and numbers differ in length")
+        if not set(state.forms) <= set(state.number_names):
+            raise ValueError("a form of a column that has no numbers")
         if any(len(each.scale.mean) != len(PARTS) for each in state.dates.values()):
             raise ValueError("a date has other parts")
         kinds = (state.dates, state.categories, state.texts)
@@ -79,6 +85,15 @@ def _scale(given: Any) -> Scale:
     if any(each < 0 for each in scale.scale):
         raise ValueError("a scale is negative")
     return scale
+
+
+def _form(given: Any) -> Form:
+    form = Form(*(_text(given[key]) for key in ("decimal", "thousands", "unit", "example")))
+    if form.decimal not in (".", ",") or form.thousands not in ("", *THOUSANDS):
+        raise ValueError("numbers of a form that is not known")
+    if form.decimal == form.thousands or max(len(form.unit), len(form.example)) > LONGEST:
+        raise ValueError("a form is none")
+    return form
 
 
 def _order(given: Any) -> str:

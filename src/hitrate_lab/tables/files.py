@@ -18,13 +18,14 @@ from hitrate_lab.tables.cells import (
     DECIMAL_COMMA,
     MISSING,
     cell_text,
-    comma_numbers,
     label_text,
     numbers,
-    perhaps_thousands,
     plain,
 )
-from hitrate_lab.tables.delimited import delimiter_of, records
+from hitrate_lab.tables.delimited import PACKED, delimiter_of, records, unpacked_name
+from hitrate_lab.tables.opened import refuse_strange
+from hitrate_lab.tables.recognised import AS_CSV, LOOKED_AT, PARQUET_MAGIC, complaint_about
+from hitrate_lab.tables.written import COMMAS, Form, Writing
 
 Array = NDArray[Any]
 
@@ -45,36 +46,38 @@ def kind_of(path: Path) -> str:
     'text'
     """
     name = path.name.lower()
-    if name.removesuffix(".gz").endswith(TEXT):
+    if unpacked_name(path).endswith(TEXT):
         return "text"
     if name.endswith(PARQUET):
         return "parquet"
-    hint = "; save the sheet as CSV" if name.endswith((".xls", ".xlsx", ".ods")) else ""
+    sheet = name.endswith((".xls", ".xlsx", ".ods"))
+    hint = f"; {AS_CSV.format(name=path.name)}" if sheet else ""
     raise BadInput(
-        f"{path}: only {', '.join(TEXT)} (also with .gz) and {', '.join(PARQUET)} can be read{hint}"
+        f"{path}: only {', '.join(TEXT)} (also with {' or '.join(PACKED)}) and "
+        f"{', '.join(PARQUET)} can be read{hint}"
     )
 
 
 def checked_file(path: Path) -> Path:
     """The path, if there is a file of a kind that can be read."""
     try:
-        is_folder, is_there = path.is_dir(), path.exists()
+        is_there = path.exists()
+        mode = path.stat().st_mode if is_there else 0
     except (OSError, ValueError) as error:
         raise BadInput(f"{quoted(path)} is no file name ({error})") from None
-    if is_folder:
-        raise BadInput(f"{path} is a folder; name a file in it")
     if not is_there:
         raise BadInput(f"{path}: there is no such file")
+    refuse_strange(path, mode)
     kind_of(path)
     return path
 
 
-def read_frame(path: Path, as_text: Collection[str] = ()) -> tuple[Any, list[str]]:
-    """All columns of a file, and notes about them.
+def read_frame(path: Path, as_text: Collection[str] = ()) -> tuple[Any, list[str], dict[str, Form]]:
+    """All columns of a file, notes about them, and how numbers are written in some.
 
     A column of text is of numbers if all its cells are numbers or missing, and none begins with a
-    zero as zip codes do. Where commas are not between cells, numbers may have decimal commas.
-    Other cells are str, or None where missing.
+    zero as zip codes do. They may have decimal commas, signs between thousands and one unit, as
+    `written.Writing` finds. Other cells are str, or None where missing.
 
     Parameters
     ----------
@@ -86,12 +89,14 @@ def read_frame(path: Path, as_text: Collection[str] = ()) -> tuple[Any, list[str
     -------
     frame : DataFrame
     notes : list of str
+    forms : dict of Form
+        Of columns whose numbers are not as Python writes them.
     """
     checked_file(path)
     if kind_of(path) == "parquet":
         frame, renamed, notes = _read_parquet(path, as_text)
         _refuse_doubles(path, as_text, renamed)
-        return frame, notes
+        return frame, notes, {}
     reading = _Reading(delimiter_of(path), frozenset(as_text))
     # What a later part shows to be text, or to have commas, was perhaps read in another way before.
     while (found := _read_text(path, reading)) is None:
@@ -102,16 +107,13 @@ def read_frame(path: Path, as_text: Collection[str] = ()) -> tuple[Any, list[str
     notes = []
     if renamed:
         notes.append(f"names that were empty, or there before, are now {listed(renamed)}")
-    commas = [name for name in names if name in reading.commas - reading.text]
-    if commas:
-        have = "has" if len(commas) == 1 else "have"
-        notes.append(f"{listed(commas)} {have} decimal commas, read as numbers")
+    notes += reading.notes(names)
     if not renamed and numbers(names, padded=True) is not None:
         notes.append("all column names are numbers; the first line must hold names, not values")
     if names[0] == "column 1" and renamed[:1] == names[:1] and _counts_rows(frame["column 1"]):
         notes.append("not used, a first column without a name that counts the rows")
         frame = frame.drop(columns="column 1")
-    return frame, notes
+    return frame, notes, reading.forms
 
 
 def text_chunks(
@@ -206,30 +208,55 @@ class _Reading:
     delimiter : str
     verbatim : set of str
         Columns that stay text.
-    text, commas : sets of str
-        Columns that turned out to be text, or numbers with decimal commas; text in case of both.
+    text : set of str
+        Columns that turned out to be text.
+    writings : dict
+        What is known of columns whose numbers are not as Python writes them.
+    forms : dict
+        How these are written.
     """
 
     delimiter: str
     verbatim: frozenset[str]
     text: set[str] = field(default_factory=set)
-    commas: set[str] = field(default_factory=set)
+    writings: dict[str, Writing] = field(default_factory=dict)
+    forms: dict[str, Form] = field(default_factory=dict)
 
     def numbers(self, name: str, cells: Sequence[str]) -> Array | None:
         """A part of a column as numbers, if it and all before may be some."""
         if name in self.verbatim or name in self.text:
             return None
-        if name in self.commas:
-            return comma_numbers(cells)
-        found = numbers(cells)
-        if found is None and self.delimiter != ",":
-            found = comma_numbers(cells)
-            # Semicolons are there because of decimal commas; beside a tab 1,234 may be a thousand.
-            if found is not None and self.delimiter != ";" and perhaps_thousands(cells):
-                return None
+        if name not in self.writings:
+            found = numbers(cells)
             if found is not None:
-                self.commas.add(name)
+                return found
+            self.writings[name] = Writing(self.delimiter)
+        form = self.writings[name].see(cells)
+        found = None if form is None else form.numbers(cells)
+        if form is None or found is None:
+            self.text.add(name)
+            self.forms.pop(name, None)
+            return None
+        self.forms[name] = form
         return found
+
+    def known(self, name: str) -> tuple[bool, Form | None]:
+        """How a column is read so far."""
+        return name in self.text, self.forms.get(name)
+
+    def notes(self, names: Sequence[str]) -> list[str]:
+        """Notes on columns whose numbers are written in some way."""
+        found: dict[str, list[str]] = {}
+        for name in names:
+            if name in self.forms:
+                found.setdefault(self.forms[name].described, []).append(name)
+        notes = []
+        for how, columns in found.items():
+            have = "has" if len(columns) == 1 else "have"
+            example = self.forms[columns[0]].example
+            such = f" (such as {quoted(example)})" if example and how != COMMAS else ""
+            notes.append(f"{listed(columns)} {have} {how}{such}, read as numbers")
+        return notes
 
 
 def _read_text(
@@ -242,13 +269,11 @@ def _read_text(
     again = False
     for part in parts:
         for name, cells in zip(names, part, strict=True):
-            known = name in reading.text, name in reading.commas
+            known = reading.known(name)
             values = reading.numbers(name, cells)
-            if values is None and name not in reading.verbatim:
-                reading.text.add(name)
             if values is None:
                 values = _text(cells, same, EMPTY if name in reading.verbatim else MISSING)
-            again |= bool(columns[name]) and known != (name in reading.text, name in reading.commas)
+            again |= bool(columns[name]) and known != reading.known(name)
             columns[name].append(values)
     return None if again else (names, renamed, columns)
 
@@ -304,6 +329,9 @@ def _read_parquet(path: Path, as_text: Collection[str]) -> tuple[Any, list[str],
         raise BadInput(f"{path}: reading Parquet needs pyarrow: pip install pyarrow") from None
     try:
         with path.open("rb") as file:
+            start = file.peek(LOOKED_AT)[:LOOKED_AT]
+            if not start.startswith(PARQUET_MAGIC) and (what := complaint_about(path, start)):
+                raise BadInput(what)
             found = parquet.read_table(file)
     except (OSError, pyarrow.ArrowException) as error:
         raise BadInput(f"{path}: cannot be read as Parquet ({error})") from None

@@ -12,8 +12,10 @@ from typing import Any
 import pandas as pd
 
 from hitrate_lab.bad_input import BadInput, listed, quoted
+from hitrate_lab.tables.delimited import PACKED
 from hitrate_lab.tables.files import PARQUET, TEXT, read_frame, text_chunks
 from hitrate_lab.tables.table import Table, make_table
+from hitrate_lab.tables.written import Form
 
 HERE = Path(__file__).parent / "sets"
 # The function of sklearn.datasets, and what is to be learned.
@@ -41,7 +43,7 @@ def read_table(
     Parameters
     ----------
     source : str or Path
-        A file: .csv, .tsv, .txt (also with .gz) or .parquet. Or the name of a set: one of
+        A file: .csv, .tsv, .txt (also with .gz or .xz) or .parquet. Or the name of a set: one of
         `BUILT_IN`, or that of a CSV file in the data folder.
     target : str, optional
         The column to predict. Sets that are built in have their own; in the data folder it is
@@ -63,11 +65,11 @@ def read_table(
     >>> table.features.shape, table.classes
     ((1728, 6), ['acc', 'good', 'unacc', 'vgood'])
     """
-    frame, notes, default, name = _frame(source, target, data_dir)
+    frame, notes, forms, default, name = _frame(source, target, data_dir)
     target = target or default
     if target is None:
         raise BadInput(f"{name}: say which column is the target; it has {listed(frame.columns)}")
-    return make_table(frame, target, name, notes=notes, fewest=fewest)
+    return make_table(frame, target, name, notes=notes, forms=forms, fewest=fewest)
 
 
 def read_rows(
@@ -140,19 +142,19 @@ def data_folders(data_dir: Path | None = None) -> list[Path]:
 
 def _frame(
     source: str | Path, target: str | None, data_dir: Path | None
-) -> tuple[Any, list[str], str | None, str]:
-    """All columns, notes, the target if it is known, and the table's name."""
+) -> tuple[Any, list[str], dict[str, Form], str | None, str]:
+    """All columns, notes, forms of numbers, the target if it is known, and the table's name."""
     file = source_file(source, data_dir)
     if file is None:
         name = str(source)
         frame, target = _from_scikit_learn(name)
-        return frame, [], target, name
+        return frame, [], {}, target, name
     known = None if file == Path(os.fspath(source)).expanduser() else TARGET
-    frame, notes = read_frame(file, as_text=[each for each in (target, known) if each])
+    frame, notes, forms = read_frame(file, as_text=[each for each in (target, known) if each])
     stem = file.name
-    for ending in (".gz", *TEXT, *PARQUET):
+    for ending in (*PACKED, *TEXT, *PARQUET):
         stem = stem[: -len(ending)] if stem.lower().endswith(ending) else stem
-    return frame, notes, known, stem
+    return frame, notes, forms, known, stem
 
 
 def _from_scikit_learn(name: str) -> tuple[Any, str]:

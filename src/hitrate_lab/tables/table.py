@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pandas as pd
 from hitrate_lab.bad_input import BadInput, listed, quoted
 from hitrate_lab.tables.column_notes import NO_USE, about_columns
 from hitrate_lab.tables.labels import labels, refuse_classes, refuse_quantities, unlabelled
+from hitrate_lab.tables.written import Form
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,8 @@ class Table:
     target_name : str
     row_numbers : array of int, shape (N,)
         Which row of the file each is, the first below the header is 1; by default all of them.
+    forms : dict of Form
+        How numbers were written in some columns, which a model has to know of new rows.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Table:
     fingerprint: str
     target_name: str
     row_numbers: Any = None
+    forms: Mapping[str, Form] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.row_numbers is None:
@@ -56,7 +60,13 @@ class Table:
 
 
 def make_table(
-    frame: Any, target: str, name: str, *, notes: Sequence[str] = (), fewest: int = 2
+    frame: Any,
+    target: str,
+    name: str,
+    *,
+    notes: Sequence[str] = (),
+    forms: Mapping[str, Form] | None = None,
+    fewest: int = 2,
 ) -> Table:
     """Divide a frame into features and target, after checking both.
 
@@ -70,6 +80,8 @@ def make_table(
         For messages.
     notes : sequence of str
         From reading.
+    forms : dict of Form, optional
+        From reading, too.
     fewest : int
         Rows that a class needs.
     """
@@ -102,6 +114,7 @@ def make_table(
         fingerprint(features, label),
         target,
         np.flatnonzero(~missing) + 1,
+        {column: form for column, form in (forms or {}).items() if column in features},
     )
 
 
