@@ -84,7 +84,7 @@ def compare(
     from hitrate_lab.tables import read_table
 
     metric_named(metric)
-    tables = [read_table(each, target, data_dir=data_dir) for each in data]
+    tables = [read_table(each, target, data_dir=data_dir, progress=complain) for each in data]
     doubled = {table.name for table in tables if sum(t.name == table.name for t in tables) > 1}
     if doubled:
         raise BadInput(f"two tables are named {min(doubled)!r}; give their files other names")

@@ -23,6 +23,9 @@ from hitrate_lab.cli.options import (
     Trials,
 )
 
+# Cells times classes that take longer than a moment.
+SLOW = 20_000_000
+
 
 @ends_well
 def fit(
@@ -51,15 +54,19 @@ def fit(
     console = Console(stderr=True, highlight=False)
     warned: list[str] = []
     may_be_saved(out, overwrite=overwrite)
-    table = read_table(data, target, data_dir=data_dir)
+    table = read_table(data, target, data_dir=data_dir, progress=complain)
     for note in table.notes:
         complain(f"note: {note}")
+    # Where no status moves, a line says what takes long.
+    slow = table.features.size * len(table.classes) > SLOW
     with console.status("reading") as status:
 
         def say(what: str) -> None:
             status.update(Text(what))
             if "Warning: " in what:
                 warned.append(what)
+            elif slow and not console.is_terminal:
+                complain(what)
 
         model = fit_table(table, method, seed=seed, trials=trials, metric=metric, progress=say)
     for each in warned:

@@ -110,8 +110,9 @@ def _lines(path: Path) -> Generator[str]:
             for number, line in enumerate(iter(lambda: text.readline(LONGEST + 1), ""), 1):
                 if len(line) > LONGEST:
                     raise BadInput(
-                        f"{path}, line {number}: longer than {LONGEST:,} characters, so this is no "
-                        "table, or its lines have no ends"
+                        f"{path}, line {number}: longer than {LONGEST:,} characters; it has more "
+                        f"than {MOST_COLUMNS:,} columns, which no table may have, or its lines "
+                        "have no ends"
                     )
                 if "\0" in line:
                     raise BadInput(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
@@ -22,7 +22,7 @@ from hitrate_lab.tables.cells import (
     numbers,
     plain,
 )
-from hitrate_lab.tables.delimited import PACKED, delimiter_of, records, unpacked_name
+from hitrate_lab.tables.delimited import MOST_COLUMNS, PACKED, delimiter_of, records, unpacked_name
 from hitrate_lab.tables.opened import refuse_strange
 from hitrate_lab.tables.recognised import AS_CSV, LOOKED_AT, PARQUET_MAGIC, complaint_about
 from hitrate_lab.tables.written import COMMAS, Form, Writing
@@ -33,6 +33,12 @@ TEXT = (".csv", ".tsv", ".tab", ".txt")
 PARQUET = (".parquet", ".pq")
 # What is missing where text is to stay as it is.
 EMPTY = frozenset({""})
+# What Parquet may become: so many cells in any case, and so many for each of its bytes.
+FEW_CELLS, CELLS_PER_BYTE = 2**27, 2**7
+# What takes a second or longer to read.
+SLOW_BYTES, SLOW_COLUMNS = 20_000_000, 2_000
+# Of the name that Parquet has for a kind.
+LONGEST_KIND = 40
 # Cells that are text at one time; each costs about 60 bytes as such.
 CELLS = 1_000_000
 
@@ -84,6 +90,8 @@ def read_frame(path: Path, as_text: Collection[str] = ()) -> tuple[Any, list[str
     path : Path
     as_text : collection of str
         Columns that stay text in any case; of their cells only the empty ones are missing.
+    progress : callable, optional
+        Is told in a few words what takes long, before it begins.
 
     Returns
     -------
@@ -93,11 +101,22 @@ def read_frame(path: Path, as_text: Collection[str] = ()) -> tuple[Any, list[str
         Of columns whose numbers are not as Python writes them.
     """
     checked_file(path)
+    size = path.stat().st_size
+    if progress is not None and size > SLOW_BYTES:
+        progress(f"reading {path.name}, {size / 1e6:,.0f} MB")
     if kind_of(path) == "parquet":
-        frame, renamed, notes = _read_parquet(path, as_text)
+        frame, renamed, notes, left_out = _read_parquet(path, as_text)
         _refuse_doubles(path, as_text, renamed)
+        for name in as_text:
+            if name in left_out:
+                raise BadInput(
+                    f"{path}: the column {quoted(name)} is of {left_out[name]}, and classes are "
+                    "text, numbers or true and false; turn it into one of these, one in each row"
+                )
         return frame, notes, {}
     reading = _Reading(delimiter_of(path), frozenset(as_text))
+    if progress is not None and (width := _width(path)) > SLOW_COLUMNS:
+        progress(f"reading {path.name}, {width:,} columns")
     # What a later part shows to be text, or to have commas, was perhaps read in another way before.
     while (found := _read_text(path, reading)) is None:
         pass
@@ -148,6 +167,12 @@ def text_chunks(
                 columns[name] = _text(cells, missing=EMPTY if name in as_text else MISSING)
             yield pd.DataFrame(columns, index=index, dtype=object)
             start = index.stop
+
+
+def _width(path: Path) -> int:
+    """Number of columns."""
+    with closing(records(path)) as found:
+        return len(next(found)[1])
 
 
 def _pointed(cell: str) -> str:
@@ -317,8 +342,10 @@ def _refuse_doubles(path: Path, names: Collection[str], renamed: Collection[str]
             raise BadInput(f"{path} has more than one column {quoted(name)}; rename all but one")
 
 
-def _read_parquet(path: Path, as_text: Collection[str]) -> tuple[Any, list[str], list[str]]:
-    """A Parquet file's columns, names that are new, and notes.
+def _read_parquet(
+    path: Path, as_text: Collection[str]
+) -> tuple[Any, list[str], list[str], dict[str, str]]:
+    """A Parquet file's columns, names that are new, notes, and the kinds of what is left out.
 
     Columns of lists, bytes and the like are left out with a note.
     """
@@ -332,6 +359,8 @@ def _read_parquet(path: Path, as_text: Collection[str]) -> tuple[Any, list[str],
             start = file.peek(LOOKED_AT)[:LOOKED_AT]
             if not start.startswith(PARQUET_MAGIC) and (what := complaint_about(path, start)):
                 raise BadInput(what)
+            _refuse_large(path, parquet.read_metadata(file))
+            file.seek(0)
             found = parquet.read_table(file)
     except (OSError, pyarrow.ArrowException) as error:
         raise BadInput(f"{path}: cannot be read as Parquet ({error})") from None
@@ -341,13 +370,14 @@ def _read_parquet(path: Path, as_text: Collection[str]) -> tuple[Any, list[str],
     notes = (
         [f"names that were empty, or there before, are now {listed(renamed)}"] if renamed else []
     )
-    data, left_out = {}, []
+    data: dict[str, Any] = {}
+    left_out: dict[str, str] = {}
     for name, column in zip(names, found.columns, strict=True):
         kind = column.type
         if pyarrow.types.is_dictionary(kind):
             kind = kind.value_type
         if pyarrow.types.is_nested(kind) or pyarrow.types.is_binary(kind):
-            left_out.append(name)
+            left_out[name] = _kind_of_column(str(column.type))
         else:
             values = plain(column.to_pandas())
             if values.dtype == object:
@@ -356,4 +386,33 @@ def _read_parquet(path: Path, as_text: Collection[str]) -> tuple[Any, list[str],
             data[name] = values
     if left_out:
         notes.append(f"not used, neither numbers, text nor dates: {listed(left_out)}")
-    return pd.DataFrame(data), renamed, notes
+    return pd.DataFrame(data), renamed, notes, left_out
+
+
+def _kind_of_column(kind: str) -> str:
+    """What Parquet calls a kind of column, in words.
+
+    Examples
+    --------
+    >>> _kind_of_column("list<element: int64>"), _kind_of_column("binary")
+    ('lists (list<element: int64>)', 'bytes (binary)')
+    """
+    words = {"binary": "bytes", "large_b": "bytes", "fixed_s": "bytes", "struct": "records"}
+    words |= {"map": "records"}
+    word = next((word for start, word in words.items() if kind.startswith(start)), "lists")
+    return f"{word} ({kind if len(kind) <= LONGEST_KIND else kind[:LONGEST_KIND] + '...'})"
+
+
+def _refuse_large(path: Path, metadata: Any) -> None:
+    """Refuse a file that becomes out of all proportion larger in memory, or is too wide."""
+    if metadata.num_columns > MOST_COLUMNS:
+        raise BadInput(
+            f"{path} has {metadata.num_columns:,} columns, and no table may have more than "
+            f"{MOST_COLUMNS:,}; leave out columns, or turn rows and columns around"
+        )
+    cells = metadata.num_rows * metadata.num_columns
+    if cells > max(FEW_CELLS, CELLS_PER_BYTE * path.stat().st_size):
+        raise BadInput(
+            f"{path} has {metadata.num_rows:,} rows and {metadata.num_columns:,} columns, out of "
+            "all proportion to its size; if that is meant, give a part of its rows"
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ def read_table(
     *,
     data_dir: Path | None = None,
     fewest: int = 2,
+    progress: Callable[[str], None] | None = None,
 ) -> Table:
     """Read a table to classify.
 
@@ -53,6 +54,8 @@ def read_table(
         user's cache folder.
     fewest : int
         Rows that each class needs.
+    progress : callable, optional
+        Is told in a few words what takes long, before it begins.
 
     Returns
     -------
@@ -65,7 +68,7 @@ def read_table(
     >>> table.features.shape, table.classes
     ((1728, 6), ['acc', 'good', 'unacc', 'vgood'])
     """
-    frame, notes, forms, default, name = _frame(source, target, data_dir)
+    frame, notes, forms, default, name = _frame(source, target, data_dir, progress)
     target = target or default
     if target is None:
         raise BadInput(f"{name}: say which column is the target; it has {listed(frame.columns)}")
@@ -141,7 +144,10 @@ def data_folders(data_dir: Path | None = None) -> list[Path]:
 
 
 def _frame(
-    source: str | Path, target: str | None, data_dir: Path | None
+    source: str | Path,
+    target: str | None,
+    data_dir: Path | None,
+    progress: Callable[[str], None] | None,
 ) -> tuple[Any, list[str], dict[str, Form], str | None, str]:
     """All columns, notes, forms of numbers, the target if it is known, and the table's name."""
     file = source_file(source, data_dir)
@@ -150,7 +156,7 @@ def _frame(
         frame, target = _from_scikit_learn(name)
         return frame, [], {}, target, name
     known = None if file == Path(os.fspath(source)).expanduser() else TARGET
-    frame, notes, forms = read_frame(file, as_text=[each for each in (target, known) if each])
+    frame, notes, forms = read_frame(file, [each for each in (target, known) if each], progress)
     stem = file.name
     for ending in (*PACKED, *TEXT, *PARQUET):
         stem = stem[: -len(ending)] if stem.lower().endswith(ending) else stem

@@ -56,7 +56,7 @@ TEXTS = (
 
 
 def complaint_about(path: Path, start: bytes) -> str | None:
-    """Why bytes that begin so are no table that can be read, and what to do; None if they may be.
+    r"""Why bytes that begin so are no table that can be read, and what to do; None if they may be.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def complaint_about(path: Path, start: bytes) -> str | None:
 
     Examples
     --------
-    >>> complaint_about(Path("a.csv"), b"SQLite format 3\\x00...")
+    >>> complaint_about(Path("a.csv"), b"SQLite format 3\x00...")
     'a.csv is a database of SQLite; save a table of it as CSV'
     """
     if start.startswith(ZIP):

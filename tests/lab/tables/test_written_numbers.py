@@ -1,4 +1,4 @@
-"""Numbers as people write them are numbers, in a table and at prediction; what is in doubt is text."""
+"""Numbers as people write them are numbers, in tables and at prediction; in doubt they are text."""
 
 import json
 
