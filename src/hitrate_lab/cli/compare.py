@@ -21,6 +21,7 @@ from hitrate_lab.cli.options import (
     Metric,
     Seed,
     Target,
+    Text,
     Trials,
     names,
 )
@@ -55,6 +56,7 @@ def compare(
     trials: Trials = TRIALS,
     seed: Seed = 0,
     metric: Metric = METRIC,
+    text: Text = True,
     time_budget: Annotated[
         float | None,
         typer.Option(
@@ -84,7 +86,9 @@ def compare(
     from hitrate_lab.tables import read_table
 
     metric_named(metric)
-    tables = [read_table(each, target, data_dir=data_dir, progress=complain) for each in data]
+    tables = [
+        read_table(each, target, data_dir=data_dir, text=text, progress=complain) for each in data
+    ]
     doubled = {table.name for table in tables if sum(t.name == table.name for t in tables) > 1}
     if doubled:
         raise BadInput(f"two tables are named {min(doubled)!r}; give their files other names")
@@ -136,6 +140,7 @@ def compare(
             words += ["--trials", str(trials)] if trials != TRIALS else []
             words += ["--seed", str(seed)] if seed else []
             words += ["--metric", metric] if metric != METRIC else []
+            words += [] if text else ["--no-text"]
             words += ["--method", advised, "--out", str(folder / "model")]
             print(f"Next:   {shlex.join(words)}")
     if lost := sum(document.get("lost", 0) for document in documents):

@@ -20,6 +20,7 @@ from hitrate_lab.cli.options import (
     Overwrite,
     Seed,
     Target,
+    Text,
     Trials,
 )
 
@@ -38,13 +39,14 @@ def fit(
     trials: Trials = TRIALS,
     seed: Seed = 0,
     metric: Metric = METRIC,
+    text: Text = True,
     data_dir: DataDir = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Train one method on all rows, and keep the model in a folder that is safe to load."""
     from rich.console import Console
-    from rich.text import Text
+    from rich.text import Text as Shown
 
     from hitrate_lab.bad_input import printable
     from hitrate_lab.compare.fit import fit_table
@@ -54,7 +56,7 @@ def fit(
     console = Console(stderr=True, highlight=False)
     warned: list[str] = []
     may_be_saved(out, overwrite=overwrite)
-    table = read_table(data, target, data_dir=data_dir, progress=complain)
+    table = read_table(data, target, data_dir=data_dir, text=text, progress=complain)
     for note in table.notes:
         complain(f"note: {note}")
     # Where no status moves, a line says what takes long.
@@ -62,7 +64,7 @@ def fit(
     with console.status("reading") as status:
 
         def say(what: str) -> None:
-            status.update(Text(what))
+            status.update(Shown(what))
             if "Warning: " in what:
                 warned.append(what)
             elif slow and not console.is_terminal:

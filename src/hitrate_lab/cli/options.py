@@ -40,6 +40,9 @@ Metric = Annotated[
     ),
 ]
 Trials = Annotated[int, typer.Option(help="Parameters that each method may try, 1 to 12.")]
+Text = Annotated[
+    bool, typer.Option("--text/--no-text", help="Whether columns of free text are features.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to stdout.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 

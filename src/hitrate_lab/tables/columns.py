@@ -14,16 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from hitrate_lab.bad_input import BadInput, listed, quoted
 from hitrate_lab.tables.cells import label_text, numbers, plain
-from hitrate_lab.tables.column_notes import NO_USE, is_id, spaced
+from hitrate_lab.tables.column_notes import NO_USE, is_free_text, is_id
 from hitrate_lab.tables.columns_state import read_state
 from hitrate_lab.tables.dates import EXAMPLES, order_of_dates
 from hitrate_lab.tables.kinds import Categories, Dates, Scale, Words, as_json, factorized
+from hitrate_lab.tables.prose import Prose
 from hitrate_lab.tables.written import Form
 
 Array = NDArray[Any]
 
-# A text of so many words is read word by word, however often it occurs.
-WORDS = 4
 # Features are sparse if fewer than one in ten is not zero, and they are many.
 DENSE, LARGE = 0.1, 5_000_000
 # So many values, none of which is a date, are no dates.
@@ -40,20 +39,22 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     - Columns of dates (datetime64, or text of which 95 % is like 2024-02-29, 2024-02-29 06:30 or
       29.02.2024) become year, month, day, weekday, hour and days passed, standardised. Those like
       29/02/2024 or 02/29/2024 do so if one of them shows which is the day.
-    - Text that has spaces and hardly repeats becomes counts of hashed words, weighed by rarity.
+    - Text that has spaces and hardly repeats becomes words and pairs of words, weighed by rarity,
+      along the directions in which the rows differ most (`Prose`); where there are fewer than 100
+      different texts, counts of hashed words, weighed by rarity.
     - All else is a category with one feature for each level. Missing is a level. Of more than
       `levels` the most frequent are kept, the rest is one more. A level that `fit` has not seen
       is that rest, or nowhere 1.
     - Columns that are constant, or text that differs in every row, are not used.
 
-    Features come in this order: all numbers, dates, categories, text.
+    Features come in this order: all numbers, dates, categories, hashed words, directions of text.
 
     Parameters
     ----------
     levels : int
         Most levels of a category.
     words : int
-        Most features of a column of text.
+        Most features of a column of hashed words.
     forms : dict of Form, optional
         How columns of numbers were written where `fit`'s frame is from; where `transform` finds
         text, it is read in this way.
@@ -104,6 +105,7 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._dates: dict[str, Dates] = {}
         self._categories: dict[str, Categories] = {}
         self._texts: dict[str, Words] = {}
+        self._prose: dict[str, Prose] = {}
         constant: list[str] = []
         ids: list[str] = []
         for name in X.columns:
@@ -124,7 +126,9 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.notes_.append(f"not used, text that is different in every row: {listed(ids)}")
         if not self.width:
             raise BadInput(NO_USE)
-        filled = self._scale.width + sum(each.width for each in self._dates.values())
+        filled = self._scale.width + sum(
+            each.width for kind in (self._dates, self._prose) for each in kind.values()
+        )
         filled += len(self._categories) + sum(min(20, each.width) for each in self._texts.values())
         self.sparse_ = filled < DENSE * self.width and len(X) * self.width > LARGE
         return self
@@ -142,7 +146,9 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         forms = self.forms or {}
         self._forms = {name: forms[name] for name in self._number_names if name in forms}
 
-    def _add(self, name: str, kind: Dates | Categories | Words, constant: list[str]) -> None:
+    def _add(
+        self, name: str, kind: Dates | Categories | Words | Prose, constant: list[str]
+    ) -> None:
         """Keep a column, or say that it is constant."""
         if isinstance(kind, Dates) and any(kind.scale.scale):
             self._dates[name] = kind
@@ -150,6 +156,8 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self._categories[name] = kind
         elif isinstance(kind, Words) and kind.width:
             self._texts[name] = kind
+        elif isinstance(kind, Prose):
+            self._prose[name] = kind
         else:
             constant.append(name)
 
@@ -174,9 +182,9 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 return ids.append(name)
         if len(counts) <= self.levels:
             return self._add(name, Categories(tuple(sorted(counts)), gaps, False), constant)
-        words = sum(len(text.split()) for text in counts) / len(counts)
-        if spaced(counts) and (len(counts) >= present / 2 or words >= WORDS):
-            return self._add(name, Words.fit(values, self.words), constant)
+        if is_free_text(counts, present):
+            prose = Prose.fit(values)
+            return self._add(name, prose or Words.fit(values, self.words), constant)
         # The most frequent, and of those that are as frequent the first by name.
         ranked = sorted(counts, key=lambda text: (-counts[text], text))
         kept = sorted(text for text in ranked[: self.levels] if counts[text] > 1)
@@ -187,7 +195,7 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def width(self) -> int:
         """Number of features."""
-        kinds = (self._dates, self._categories, self._texts)
+        kinds = (self._dates, self._categories, self._texts, self._prose)
         return self._scale.width + sum(each.width for kind in kinds for each in kind.values())
 
     @property
@@ -203,7 +211,8 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def used(self) -> list[str]:
         """Columns that rows must have to be transformed."""
-        return [*self._number_names, *self._dates, *self._categories, *self._texts]
+        kinds = (self._dates, self._categories, self._texts, self._prose)
+        return [*self._number_names, *(name for kind in kinds for name in kind)]
 
     def transform(self, X: Any) -> Any:
         """Features of the rows of a frame.
@@ -235,18 +244,18 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         codes = [each.codes(plain(X[name])) for name, each in self._categories.items()]
         indicators = _indicators(codes, [each.width for each in self._categories.values()], len(X))
         texts = [each.transform(plain(X[name])) for name, each in self._texts.items()]
+        prose = [each.transform(plain(X[name])) for name, each in self._prose.items()]
         if self.sparse_:
-            return sparse.hstack(
-                [*map(sparse.csr_matrix, blocks), indicators, *texts], format="csr"
-            )
-        dense = [*blocks, indicators.toarray(), *(each.toarray() for each in texts)]
+            parts = [*map(sparse.csr_matrix, blocks), indicators, *texts]
+            return sparse.hstack([*parts, *map(sparse.csr_matrix, prose)], format="csr")
+        dense = [*blocks, indicators.toarray(), *(each.toarray() for each in texts), *prose]
         return np.ascontiguousarray(np.hstack(dense))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """A name for each feature, such as 'size', 'size (missing)' or 'colour=red'."""
         check_is_fitted(self)
         names = self._scale.names(self._number_names)
-        for kind in (self._dates, self._categories, self._texts):
+        for kind in (self._dates, self._categories, self._texts, self._prose):
             for column, each in kind.items():
                 names += each.names(column)
         return np.array(names, object)
@@ -255,7 +264,7 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return hasattr(self, "sparse_")
 
     def to_json(self) -> dict[str, Any]:
-        """The whole state as plain JSON."""
+        """The state as plain JSON: all of it but `arrays`."""
         check_is_fitted(self)
         kinds: dict[str, dict[str, Any]] = {
             "dates": self._dates,
@@ -272,19 +281,33 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 word: [{"name": name, **as_json(each)} for name, each in kind.items()]
                 for word, kind in kinds.items()
             },
+            "prose": [
+                {"name": name, "words": list(each.words), "missing": each.missing}
+                for name, each in self._prose.items()
+            ],
             "sparse": bool(self.sparse_),
             "notes": list(self.notes_),
         }
 
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The part of the state that is no JSON, such as "0 scale" of the first column of text."""
+        check_is_fitted(self)
+        return {
+            f"{number} {part}": array
+            for number, each in enumerate(self._prose.values())
+            for part, array in each.arrays.items()
+        }
+
     @classmethod
-    def from_json(cls, state: Any) -> Self:
-        """The transformer whose state this is; `BadInput` if it is none."""
-        found = read_state(state)
+    def from_json(cls, state: Any, arrays: Mapping[str, Array] | None = None) -> Self:
+        """The transformer whose state and arrays these are; `BadInput` if they are none."""
+        found = read_state(state, arrays or {})
         self = cls(levels=found.levels, words=found.words, forms=found.forms)
         self.feature_names_in_ = np.array(found.columns, object)
         self.n_features_in_ = len(found.columns)
         self._number_names, self._scale = found.number_names, found.scale
-        self._forms = found.forms
+        self._forms, self._prose = found.forms, found.prose
         self._dates, self._categories, self._texts = found.dates, found.categories, found.texts
         self.sparse_, self.notes_ = found.sparse, found.notes
         return self

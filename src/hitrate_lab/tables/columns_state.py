@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.tables.dates import EXAMPLES, PARTS
 from hitrate_lab.tables.kinds import Categories, Dates, Scale, Words
+from hitrate_lab.tables.prose import PARTS as PARTS_OF
+from hitrate_lab.tables.prose import Prose
 from hitrate_lab.tables.written import LONGEST, THOUSANDS, Form
 
 # 1 + log(rows) for more rows than there can be.
@@ -28,12 +31,13 @@ class State:
     dates: dict[str, Dates]
     categories: dict[str, Categories]
     texts: dict[str, Words]
+    prose: dict[str, Prose]
     sparse: bool
     notes: list[str]
 
 
-def read_state(given: Any) -> State:
-    """Check every part of a state."""
+def read_state(given: Any, arrays: Mapping[str, Any]) -> State:
+    """Check every part of a state, and of the arrays beside it."""
     try:
         numbers = given["numbers"]
         state = State(
@@ -55,6 +59,7 @@ def read_state(given: Any) -> State:
                 for each in given["categories"]
             },
             texts={_text(each["name"]): _words(each) for each in given["texts"]},
+            prose=_prose(given.get("prose", []), arrays),
             sparse=_bool(given["sparse"]),
             notes=_texts(given["notes"]),
         )
@@ -64,7 +69,7 @@ def read_state(given: Any) -> State:
             raise ValueError("a form of a column that has no numbers")
         if any(len(each.scale.mean) != len(PARTS) for each in state.dates.values()):
             raise ValueError("a date has other parts")
-        kinds = (state.dates, state.categories, state.texts)
+        kinds = (state.dates, state.categories, state.texts, state.prose)
         if not state.scale.width and not any(
             each.width for kind in kinds for each in kind.values()
         ):
@@ -117,6 +122,18 @@ def _words(given: Any) -> Words:
     if not words.size:
         raise ValueError("words of size 0")
     return words
+
+
+def _prose(given: Any, arrays: Mapping[str, Any]) -> dict[str, Prose]:
+    """Columns of free text, in the order of their arrays."""
+    columns = _list(given)
+    if set(arrays) != {f"{number} {part}" for number in range(len(columns)) for part in PARTS_OF}:
+        raise ValueError("columns of text and arrays do not belong together")
+    found = {}
+    for number, each in enumerate(columns):
+        own = {part: arrays[f"{number} {part}"] for part in PARTS_OF}
+        found[_text(each["name"])] = Prose.of(_texts(each["words"]), own, _bool(each["missing"]))
+    return found
 
 
 def _list(given: Any) -> list[Any]:

@@ -78,7 +78,11 @@ def checked_file(path: Path) -> Path:
     return path
 
 
-def read_frame(path: Path, as_text: Collection[str] = ()) -> tuple[Any, list[str], dict[str, Form]]:
+def read_frame(
+    path: Path,
+    as_text: Collection[str] = (),
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Any, list[str], dict[str, Form]]:
     """All columns of a file, notes about them, and how numbers are written in some.
 
     A column of text is of numbers if all its cells are numbers or missing, and none begins with a

@@ -36,6 +36,7 @@ def read_table(
     target: str | None = None,
     *,
     data_dir: Path | None = None,
+    text: bool = True,
     fewest: int = 2,
     progress: Callable[[str], None] | None = None,
 ) -> Table:
@@ -52,6 +53,8 @@ def read_table(
     data_dir : Path, optional
         The data folder; by default what the environment variable HITRATE_DATA says, then the
         user's cache folder.
+    text : bool
+        Whether columns of free text are features.
     fewest : int
         Rows that each class needs.
     progress : callable, optional
@@ -72,7 +75,7 @@ def read_table(
     target = target or default
     if target is None:
         raise BadInput(f"{name}: say which column is the target; it has {listed(frame.columns)}")
-    return make_table(frame, target, name, notes=notes, forms=forms, fewest=fewest)
+    return make_table(frame, target, name, notes=notes, forms=forms, text=text, fewest=fewest)
 
 
 def read_rows(

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from hitrate_lab.bad_input import BadInput, listed, quoted
-from hitrate_lab.tables.column_notes import NO_USE, about_columns
+from hitrate_lab.tables.column_notes import NO_USE, about_columns, free_texts
 from hitrate_lab.tables.labels import labels, refuse_classes, refuse_quantities, unlabelled
 from hitrate_lab.tables.written import Form
 
@@ -66,6 +66,7 @@ def make_table(
     *,
     notes: Sequence[str] = (),
     forms: Mapping[str, Form] | None = None,
+    text: bool = True,
     fewest: int = 2,
 ) -> Table:
     """Divide a frame into features and target, after checking both.
@@ -82,6 +83,8 @@ def make_table(
         From reading.
     forms : dict of Form, optional
         From reading, too.
+    text : bool
+        Whether columns of free text are features.
     fewest : int
         Rows that a class needs.
     """
@@ -103,6 +106,11 @@ def make_table(
     label = labels(label)
     refuse_classes(label, target, name, fewest, about_target)
     features = without_infinities(features, found)
+    if not text and (left_out := free_texts(features)):
+        found.append(f"not used, free text: {listed(left_out)}")
+        features = features.drop(columns=left_out)
+        if not features.shape[1]:
+            raise BadInput(f"{name}: without free text no column is left")
     about_features, unused = about_columns(features, label, target)
     if len(unused) == features.shape[1]:
         raise BadInput(f"{name}: {NO_USE}")
