@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fuzzed_csv import TARGET, fuzzed_csv
+from fuzz.fuzzed_csv import TARGET, fuzzed_csv
 from typer.testing import CliRunner
 from watched import TICKETS, Tickets, Watched, environment, wait_until
 
