@@ -23,7 +23,7 @@ from hitrate_lab.tables.cells import (
     plain,
 )
 from hitrate_lab.tables.delimited import MOST_COLUMNS, PACKED, delimiter_of, records, unpacked_name
-from hitrate_lab.tables.opened import refuse_strange
+from hitrate_lab.tables.opened import refuse_bombs, refuse_strange
 from hitrate_lab.tables.recognised import AS_CSV, LOOKED_AT, PARQUET_MAGIC, complaint_about
 from hitrate_lab.tables.written import COMMAS, Form, Writing
 
@@ -74,7 +74,8 @@ def checked_file(path: Path) -> Path:
     if not is_there:
         raise BadInput(f"{path}: there is no such file")
     refuse_strange(path, mode)
-    kind_of(path)
+    if kind_of(path) == "text":
+        refuse_bombs(path)
     return path
 
 
