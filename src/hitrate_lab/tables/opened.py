@@ -16,7 +16,7 @@ from hitrate_lab.bad_input import BadInput
 from hitrate_lab.tables.recognised import GZIP, LOOKED_AT, XZ, complaint_about
 
 # What a packed file may become: so many bytes in any case, and so many times its own.
-UNPACKED, TIMES = 2**26, 100
+UNPACKED, TIMES = 2**26, 200
 BLOCK = 2**20
 # What a stream raises that cannot be unpacked.
 DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)

@@ -113,7 +113,9 @@ def make_table(
             raise BadInput(f"{name}: without free text no column is left")
     about_features, unused = about_columns(features, label, target)
     if len(unused) == features.shape[1]:
-        raise BadInput(f"{name}: {NO_USE}")
+        # What is text and could have been numbers or dates is worth more than that.
+        why = [note for note in about_features if not note.startswith("not used")]
+        raise BadInput("; ".join([f"{name}: {NO_USE}", *why]))
     return Table(
         name,
         features,

@@ -438,6 +438,9 @@ def test_columns_that_are_all_of_no_use_are_refused(write):
     with pytest.raises(BadInput) as found:
         Columns().fit(pd.DataFrame({"same": [1] * 30}))
     assert text == f"table: {found.value}"
+    dates = "".join(f"{k % 12 + 1:02}/{k // 12 + 1:02}/2024,{'ab'[k % 2]}\n" for k in range(30))
+    assert "no column is of use" in (text := complaint(write("when,y\n" + dates)))
+    assert "write them as 2024-12-31" in text
 
 
 def test_lines_of_blanks_are_passed_over(write):
