@@ -14,6 +14,7 @@ import typer
 from hitrate_lab.cli.ending import FAILED, STOPPED, complain, ends_well, lost_runs
 from hitrate_lab.cli.options import (
     METRIC,
+    SLOW,
     TRIALS,
     Cluster,
     DataDir,
@@ -165,6 +166,9 @@ def _one(table: Table, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
     labels = {each.name: each.label for each in methods(options["models"], options["losses"])}
     command = shlex.join(["hitrate", *sys.argv[1:]])
     console, metric = Console(stderr=True, highlight=False), METRICS[options["metric"]]
+    if table.features.size * len(table.classes) > SLOW and not console.is_terminal:
+        counted = f"{len(table.target):,} rows, {len(table.classes):,} classes"
+        complain(f"{table.name}: {counted}; the first run may take minutes")
     with ComparisonWatcher(table.name, labels, console, metric) as watcher:
         return compared(
             table, store=folder / "runs.sqlite", observer=watcher, command=command, **options

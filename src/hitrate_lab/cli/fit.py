@@ -13,6 +13,7 @@ import typer
 from hitrate_lab.cli.ending import complain, ends_well
 from hitrate_lab.cli.options import (
     METRIC,
+    SLOW,
     TRIALS,
     DataDir,
     Json,
@@ -23,9 +24,6 @@ from hitrate_lab.cli.options import (
     Text,
     Trials,
 )
-
-# Cells times classes that take longer than a moment.
-SLOW = 20_000_000
 
 
 @ends_well

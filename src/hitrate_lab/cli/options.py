@@ -11,6 +11,8 @@ from hitrate_lab.bad_input import BadInput
 
 TRIALS = 4
 METRIC = "accuracy"
+# Cells times classes that take longer than a moment.
+SLOW = 20_000_000
 
 Target = Annotated[
     str | None,

@@ -97,6 +97,31 @@ def delimiter_of(path: Path) -> str:
     return best
 
 
+def column_names(header: list[str]) -> tuple[list[str], list[str]]:
+    """Names that differ and are not empty, and those among them that are not from the header.
+
+    Examples
+    --------
+    >>> column_names(["x", "", "x"])
+    (['x', 'column 2', 'x (2)'], ['column 2', 'x (2)'])
+    """
+    given = [name.strip() for name in header]
+    names: list[str] = []
+    renamed: list[str] = []
+    taken, seen = set(given), set()
+    for place, name in enumerate(given, 1):
+        base = name or f"column {place}"
+        new, count = base, 1
+        while new in seen or (new in taken and new != name):
+            count += 1
+            new = f"{base} ({count})"
+        if new != name:
+            renamed.append(new)
+        seen.add(new)
+        names.append(new)
+    return names, renamed
+
+
 def _lines(path: Path) -> Generator[str]:
     """Lines with their ends, of files that are text."""
     encoding = "utf-8"

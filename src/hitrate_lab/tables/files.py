@@ -17,14 +17,18 @@ from hitrate_lab.bad_input import BadInput, listed, quoted
 from hitrate_lab.tables.cells import (
     DECIMAL_COMMA,
     MISSING,
-    cell_text,
-    label_text,
     numbers,
-    plain,
 )
-from hitrate_lab.tables.delimited import MOST_COLUMNS, PACKED, delimiter_of, records, unpacked_name
+from hitrate_lab.tables.delimited import (
+    PACKED,
+    column_names,
+    delimiter_of,
+    records,
+    unpacked_name,
+)
 from hitrate_lab.tables.opened import refuse_bombs, refuse_strange
-from hitrate_lab.tables.recognised import AS_CSV, LOOKED_AT, PARQUET_MAGIC, complaint_about
+from hitrate_lab.tables.parquet_files import read_parquet
+from hitrate_lab.tables.recognised import AS_CSV
 from hitrate_lab.tables.written import COMMAS, Form, Writing
 
 Array = NDArray[Any]
@@ -33,12 +37,8 @@ TEXT = (".csv", ".tsv", ".tab", ".txt")
 PARQUET = (".parquet", ".pq")
 # What is missing where text is to stay as it is.
 EMPTY = frozenset({""})
-# What Parquet may become: so many cells in any case, and so many for each of its bytes.
-FEW_CELLS, CELLS_PER_BYTE = 2**27, 2**7
 # What takes a second or longer to read.
 SLOW_BYTES, SLOW_COLUMNS = 20_000_000, 2_000
-# Of the name that Parquet has for a kind.
-LONGEST_KIND = 40
 # Cells that are text at one time; each costs about 60 bytes as such.
 CELLS = 1_000_000
 
@@ -110,7 +110,7 @@ def read_frame(
     if progress is not None and size > SLOW_BYTES:
         progress(f"reading {path.name}, {size / 1e6:,.0f} MB")
     if kind_of(path) == "parquet":
-        frame, renamed, notes, left_out = _read_parquet(path, as_text)
+        frame, renamed, notes, left_out = read_parquet(path, as_text)
         _refuse_doubles(path, as_text, renamed)
         for name in as_text:
             if name in left_out:
@@ -156,7 +156,7 @@ def text_chunks(
     """
     checked_file(path)
     if kind_of(path) == "parquet":
-        frame, *_ = _read_parquet(path, as_text)
+        frame, *_ = read_parquet(path, as_text)
         for start in range(0, len(frame), rows):
             yield frame.iloc[start : start + rows]
         return
@@ -183,31 +183,6 @@ def _width(path: Path) -> int:
 def _pointed(cell: str) -> str:
     """A number's cell with its comma as a point; any other as it is."""
     return cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell.strip()) else cell
-
-
-def column_names(header: list[str]) -> tuple[list[str], list[str]]:
-    """Names that differ and are not empty, and those among them that are not from the header.
-
-    Examples
-    --------
-    >>> column_names(["x", "", "x"])
-    (['x', 'column 2', 'x (2)'], ['column 2', 'x (2)'])
-    """
-    given = [name.strip() for name in header]
-    names: list[str] = []
-    renamed: list[str] = []
-    taken, seen = set(given), set()
-    for place, name in enumerate(given, 1):
-        base = name or f"column {place}"
-        new, count = base, 1
-        while new in seen or (new in taken and new != name):
-            count += 1
-            new = f"{base} ({count})"
-        if new != name:
-            renamed.append(new)
-        seen.add(new)
-        names.append(new)
-    return names, renamed
 
 
 def _parts(path: Path, rows: int | None = None) -> tuple[list[str], list[str], Generator[Any]]:
@@ -345,79 +320,3 @@ def _refuse_doubles(path: Path, names: Collection[str], renamed: Collection[str]
     for name in names:
         if f"{name} (2)" in renamed:
             raise BadInput(f"{path} has more than one column {quoted(name)}; rename all but one")
-
-
-def _read_parquet(
-    path: Path, as_text: Collection[str]
-) -> tuple[Any, list[str], list[str], dict[str, str]]:
-    """A Parquet file's columns, names that are new, notes, and the kinds of what is left out.
-
-    Columns of lists, bytes and the like are left out with a note.
-    """
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise BadInput(f"{path}: reading Parquet needs pyarrow: pip install pyarrow") from None
-    try:
-        with path.open("rb") as file:
-            start = file.peek(LOOKED_AT)[:LOOKED_AT]
-            if not start.startswith(PARQUET_MAGIC) and (what := complaint_about(path, start)):
-                raise BadInput(what)
-            _refuse_large(path, parquet.read_metadata(file))
-            file.seek(0)
-            found = parquet.read_table(file)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise BadInput(f"{path}: cannot be read as Parquet ({error})") from None
-    if not found.num_rows:
-        raise BadInput(f"{path} has no rows")
-    names, renamed = column_names(list(found.column_names))
-    notes = (
-        [f"names that were empty, or there before, are now {listed(renamed)}"] if renamed else []
-    )
-    data: dict[str, Any] = {}
-    left_out: dict[str, str] = {}
-    for name, column in zip(names, found.columns, strict=True):
-        kind = column.type
-        if pyarrow.types.is_dictionary(kind):
-            kind = kind.value_type
-        if pyarrow.types.is_nested(kind) or pyarrow.types.is_binary(kind):
-            left_out[name] = _kind_of_column(str(column.type))
-        else:
-            values = plain(column.to_pandas())
-            if values.dtype == object:
-                text = cell_text if name in as_text else label_text
-                values = values.map(text).astype(object)
-            data[name] = values
-    if left_out:
-        notes.append(f"not used, neither numbers, text nor dates: {listed(left_out)}")
-    return pd.DataFrame(data), renamed, notes, left_out
-
-
-def _kind_of_column(kind: str) -> str:
-    """What Parquet calls a kind of column, in words.
-
-    Examples
-    --------
-    >>> _kind_of_column("list<element: int64>"), _kind_of_column("binary")
-    ('lists (list<element: int64>)', 'bytes (binary)')
-    """
-    words = {"binary": "bytes", "large_b": "bytes", "fixed_s": "bytes", "struct": "records"}
-    words |= {"map": "records"}
-    word = next((word for start, word in words.items() if kind.startswith(start)), "lists")
-    return f"{word} ({kind if len(kind) <= LONGEST_KIND else kind[:LONGEST_KIND] + '...'})"
-
-
-def _refuse_large(path: Path, metadata: Any) -> None:
-    """Refuse a file that becomes out of all proportion larger in memory, or is too wide."""
-    if metadata.num_columns > MOST_COLUMNS:
-        raise BadInput(
-            f"{path} has {metadata.num_columns:,} columns, and no table may have more than "
-            f"{MOST_COLUMNS:,}; leave out columns, or turn rows and columns around"
-        )
-    cells = metadata.num_rows * metadata.num_columns
-    if cells > max(FEW_CELLS, CELLS_PER_BYTE * path.stat().st_size):
-        raise BadInput(
-            f"{path} has {metadata.num_rows:,} rows and {metadata.num_columns:,} columns, out of "
-            "all proportion to its size; if that is meant, give a part of its rows"
-        )

@@ -169,7 +169,8 @@ class Prose:
             raise ValueError("numbers of a text that are too large")
         if arrays["scale"].min() < 1 / LARGEST:
             raise ValueError("a scale of a text that is too small")
-        return cls(tuple(words), *(arrays[part] for part in PARTS), missing)
+        directions, centre, scale = (arrays[part] for part in PARTS[1:])
+        return cls(tuple(words), rarity, directions, centre, scale, missing)
 
 
 def _texts(values: Any) -> list[str | None]:

@@ -141,8 +141,8 @@ def test_a_target_of_lists_or_bytes_is_named_for_its_kind(tmp_path):
 def test_parquet_out_of_proportion_is_not_read(tmp_path, monkeypatch):
     path = tmp_path / "t.parquet"
     pd.DataFrame({"x": [1.0] * 100_000, "y": ["a"] * 100_000}).to_parquet(path)
-    monkeypatch.setattr("hitrate_lab.tables.files.FEW_CELLS", 1000)
-    monkeypatch.setattr("hitrate_lab.tables.files.CELLS_PER_BYTE", 2)
+    monkeypatch.setattr("hitrate_lab.tables.parquet_files.FEW_CELLS", 1000)
+    monkeypatch.setattr("hitrate_lab.tables.parquet_files.CELLS_PER_BYTE", 2)
     assert "100,000 rows and 2 columns, out of all proportion" in complaint(path)
 
 
