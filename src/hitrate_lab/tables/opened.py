@@ -17,7 +17,7 @@ from hitrate_lab.tables.recognised import GZIP, LOOKED_AT, XZ, complaint_about
 
 # What a packed file may become: so many bytes in any case, and so many times its own.
 UNPACKED, TIMES = 2**26, 200
-BLOCK = 2**20
+BLOCK = 2**17
 # What a stream raises that cannot be unpacked.
 DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 # What is no plain file, and would be waited for, or has no end.
@@ -118,7 +118,7 @@ class _Bounded(io.RawIOBase):
 
     def buffered(self) -> io.BufferedReader:
         """The same, read in larger parts."""
-        return io.BufferedReader(self)
+        return io.BufferedReader(self, BLOCK)
 
     def readable(self) -> bool:
         """Whether it can be read: yes."""

@@ -116,6 +116,8 @@ def test_files_are_named_for_what_they_are(tmp_path):
     assert "is a tar archive" in complaint(path)
     for start, what in {
         bz2.compress(b"x"): "bzip2",
+        b"ORC\x08\x03": "is ORC",
+        b"%PDF-1.7\n%\xe2": "PDF",
         b"\x80\x04\x95": "pickle",
         b"SQLite format 3\0": "SQLite",
         b"\xef\xbb\xbf \n<!DOCTYPE html>": "HTML",
@@ -127,6 +129,13 @@ def test_files_are_named_for_what_they_are(tmp_path):
         assert what in complaint(path) and "iconv" not in complaint(path)
     path.rename(tmp_path / "t.parquet")
     assert "old Excel workbook" in complaint(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("name", ["ORC", "PAR1", "BZh9", "GIF8", "Obj", "PK"])
+def test_a_column_may_be_called_like_a_format(name, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(ROWS.replace("size", name).replace(",r,", ",é,"), encoding="utf-8")
+    assert next(iter(read_table(path, "y").features)) == name
 
 
 def test_a_target_of_lists_or_bytes_is_named_for_its_kind(tmp_path):
