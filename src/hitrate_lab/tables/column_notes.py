@@ -12,6 +12,7 @@ from hitrate_lab.bad_input import listed, quoted
 from hitrate_lab.tables.cells import numbers
 from hitrate_lab.tables.dates import EXAMPLES, UNCLEAR, order_of_dates
 from hitrate_lab.tables.labels import MANY_VALUES
+from hitrate_lab.tables.prose import DIRECTIONS, FEWEST_TEXTS
 
 NO_USE = "no column is of use: each is the same in every row or different in every row"
 # A column of text is spoiled numbers if no larger part of its values is none.
@@ -48,7 +49,9 @@ def about_columns(features: Any, label: Any, target: str) -> tuple[list[str], li
     unused : list of str
         Columns that are the same, or text that is different, in every row.
     """
-    constant, ids, leaks, spoiled, signed, unclear, read = [], [], [], [], [], [], []
+    constant, ids, leaks, spoiled, signed, unclear = [], [], [], [], [], []
+    directed: list[str] = []
+    counted: list[str] = []
     codes, classes = pd.factorize(label)
     for column in features.columns:
         values = features[column]
@@ -72,7 +75,7 @@ def about_columns(features: Any, label: Any, target: str) -> tuple[list[str], li
             elif strange := _between_numbers(texts):
                 spoiled.append(f"{quoted(column)} because of {listed(strange, 3)}")
             elif len(texts) > LEVELS and is_free_text(texts, int((own >= 0).sum())):
-                read.append(column)
+                (directed if len(texts) >= FEWEST_TEXTS else counted).append(column)
     notes = []
     if leaks:
         notes.append(
@@ -83,10 +86,14 @@ def about_columns(features: Any, label: Any, target: str) -> tuple[list[str], li
         notes.append(f"not used, the same in every row: {listed(constant)}")
     if ids:
         notes.append(f"not used, text that is different in every row: {listed(ids)}")
-    if read:
-        notes.append(
-            f"free text, read as words and pairs of words (--no-text leaves it out): {listed(read)}"
-        )
+    for made_of, columns in (
+        (f"words and pairs of words along up to {DIRECTIONS} directions", directed),
+        ("counts of words", counted),
+    ):
+        if columns:
+            notes.append(
+                f"free text, read as {made_of} (--no-text leaves it out): {listed(columns)}"
+            )
     if signed:
         notes.append(
             f"{_few(signed)} looks like numbers with signs; it is text until these are removed"
