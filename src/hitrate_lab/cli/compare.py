@@ -14,6 +14,7 @@ import typer
 from hitrate_lab.cli.ending import FAILED, STOPPED, complain, ends_well, lost_runs
 from hitrate_lab.cli.options import (
     METRIC,
+    SLOW,
     TRIALS,
     Cluster,
     CostFile,
@@ -22,6 +23,7 @@ from hitrate_lab.cli.options import (
     Metric,
     Seed,
     Target,
+    Text,
     Trials,
     names,
 )
@@ -71,6 +73,7 @@ def compare(
     seed: Seed = 0,
     metric: Metric = METRIC,
     cost: CostFile = None,
+    text: Text = True,
     time_budget: Annotated[
         float | None,
         typer.Option(
@@ -102,7 +105,9 @@ def compare(
 
     # Whether the two go together is told before a file is read; any costs will do for that.
     metric_named(metric, costs=None if cost is None else ((0, 1), (1, 0)))
-    tables = [read_table(each, target, data_dir=data_dir) for each in data]
+    tables = [
+        read_table(each, target, data_dir=data_dir, text=text, progress=complain) for each in data
+    ]
     doubled = {table.name for table in tables if sum(t.name == table.name for t in tables) > 1}
     if doubled:
         raise BadInput(f"two tables are named {min(doubled)!r}; give their files other names")
@@ -156,6 +161,7 @@ def compare(
             words += ["--seed", str(seed)] if seed else []
             words += ["--metric", metric] if metric != METRIC else []
             words += ["--cost", str(cost)] if cost else []
+            words += [] if text else ["--no-text"]
             words += ["--method", advised, "--out", str(folder / "model")]
             print(f"Next:   {shlex.join(words)}")
     if lost := sum(document.get("lost", 0) for document in documents):
@@ -180,6 +186,9 @@ def _one(table: Table, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
     labels = {each.name: each.label for each in methods(options["models"], options["losses"])}
     command = shlex.join(["hitrate", *sys.argv[1:]])
     console, metric = Console(stderr=True, highlight=False), METRICS[options["metric"]]
+    if table.features.size * len(table.classes) > SLOW and not console.is_terminal:
+        counted = f"{len(table.target):,} rows, {len(table.classes):,} classes"
+        complain(f"{table.name}: {counted}; the first run may take minutes")
     with ComparisonWatcher(table.name, labels, console, metric) as watcher:
         return compared(
             table, store=folder / "runs.sqlite", observer=watcher, command=command, **options

@@ -13,6 +13,7 @@ import typer
 from hitrate_lab.cli.ending import complain, ends_well
 from hitrate_lab.cli.options import (
     METRIC,
+    SLOW,
     TRIALS,
     CostFile,
     DataDir,
@@ -21,6 +22,7 @@ from hitrate_lab.cli.options import (
     Overwrite,
     Seed,
     Target,
+    Text,
     Trials,
 )
 
@@ -41,13 +43,14 @@ def fit(
         typer.Option(help="A private key in PEM, to sign the model with.", show_default=False),
     ] = None,
     cost: CostFile = None,
+    text: Text = True,
     data_dir: DataDir = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Train one method on all rows, and keep the model in a folder that is safe to load."""
     from rich.console import Console
-    from rich.text import Text
+    from rich.text import Text as Shown
 
     from hitrate_lab.bad_input import printable
     from hitrate_lab.compare.costs import read_costs
@@ -65,16 +68,20 @@ def fit(
     if sign_key is not None:
         # Before a long fit.
         private_key(sign_key)
-    table = read_table(data, target, data_dir=data_dir)
+    table = read_table(data, target, data_dir=data_dir, text=text, progress=complain)
     for note in table.notes:
         complain(f"note: {note}")
     costs = None if cost is None else read_costs(cost, table.classes)
+    # Where no status moves, a line says what takes long.
+    slow = table.features.size * len(table.classes) > SLOW
     with console.status("reading") as status:
 
         def say(what: str) -> None:
-            status.update(Text(what))
+            status.update(Shown(what))
             if "Warning: " in what:
                 warned.append(what)
+            elif slow and not console.is_terminal:
+                complain(what)
 
         model = fit_table(
             table,

@@ -11,6 +11,8 @@ from hitrate_lab.bad_input import BadInput
 
 TRIALS = 4
 METRIC = "accuracy"
+# Cells times classes that take longer than a moment.
+SLOW = 20_000_000
 
 Target = Annotated[
     str | None,
@@ -50,6 +52,9 @@ CostFile = Annotated[
     ),
 ]
 Trials = Annotated[int, typer.Option(help="Parameters that each method may try, 1 to 12.")]
+Text = Annotated[
+    bool, typer.Option("--text/--no-text", help="Whether columns of free text are features.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to stdout.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 

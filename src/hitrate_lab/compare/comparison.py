@@ -12,7 +12,7 @@ from typing import Any
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.compare.document import Settings, document
 from hitrate_lab.compare.folds import codes, fold_rows, possible_folds
-from hitrate_lab.compare.one_run import one_run
+from hitrate_lab.compare.one_run import encoded_fold, one_run
 from hitrate_lab.metrics import DEFAULT, Metric, metric_named
 from hitrate_lab.models.methods import Method
 from hitrate_lab.runs.engine import Where, run_missing
@@ -25,7 +25,7 @@ from hitrate_lab.seeds import seed_of
 from hitrate_lab.tables import Table
 
 # Changes when the same specification would give another result.
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 class Comparison(Work):
@@ -45,6 +45,8 @@ class Comparison(Work):
         self._classes, self._metric = len(table.classes), metric
         # As they are, for processes that know of no others than hitrate's own.
         self._methods = {method.name: method for method in methods}
+        # The last fold's numbers: free text takes seconds, and all methods are run on a fold.
+        self._encoded: tuple[tuple[int, ...], tuple[Any, Any]] | None = None
 
     def ignores_time_budget(self, specification: Specification) -> bool:
         """Each method has its first fold in any case."""
@@ -69,15 +71,22 @@ class Comparison(Work):
 
     def _run(self, spec: Specification) -> Result:
         repeat, fold, seed = (spec[key] for key in ("repeat", "fold", "seed"))
+        rows = fold_rows(self._target, spec["folds"], repeat, seed)[fold]
+        which = (spec["folds"], repeat, fold, seed)
+        if self._encoded is None or self._encoded[0] != which:
+            # The old one goes before the new one comes.
+            self._encoded = None
+            self._encoded = which, encoded_fold(self._features, rows)
         return one_run(
             self._features,
             self._target,
             self._classes,
-            fold_rows(self._target, spec["folds"], repeat, seed)[fold],
+            rows,
             self._methods[spec["method"]],
             spec["candidates"],
             seed_of(seed, repeat, fold),
             self._metric,
+            self._encoded[1],
         )
 
 

@@ -113,7 +113,7 @@ def fit_table(
     (method,) = methods([model], [loss])
     judge = metric_named(metric, len(table.classes), costs)
     y = codes(table)
-    columns = Columns().fit(table.features)
+    columns = Columns(forms=table.forms).fit(table.features)
     x = columns.transform(table.features)
     candidates = method.candidates(trials, len(y))
     with warnings.catch_warnings(record=True) as said:
@@ -181,7 +181,7 @@ def predict_file(
     right = judged = unknown = 0
     target = model.about.target
     frames = read_rows(
-        source, rows, data_dir=data_dir, as_text=[target], as_numbers=model.columns.numbers
+        source, rows, data_dir=data_dir, as_text=[target], as_numbers=model.columns.plain_numbers
     )
     with _complete(out, names) as write, closing(frames):
         for frame in frames:

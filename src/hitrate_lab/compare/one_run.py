@@ -29,6 +29,7 @@ def one_run(
     candidates: list[dict[str, Any]],
     seed: int,
     metric: Metric = ACCURACY,
+    encoded: tuple[Any, Any] | None = None,
 ) -> dict[str, Any]:
     """Fit a method to all rows but those of a fold, and predict these.
 
@@ -50,18 +51,16 @@ def one_run(
     seed : int
     metric : Metric
         What is best; accuracy is in the result in any case.
+    encoded : pair of arrays, optional
+        What `encoded_fold` makes of these features and rows, where it is known.
 
     Returns
     -------
     dict
         Plain JSON, as the store keeps it.
     """
-    from hitrate_lab.tables import Columns
-
-    train = np.delete(np.arange(len(target)), rows)
-    columns = Columns().fit(features.iloc[train])
-    x, y = columns.transform(features.iloc[train]), target[train]
-
+    x, unseen = encoded or encoded_fold(features, rows)
+    y = np.delete(target, rows)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         begun = time.perf_counter()
@@ -69,7 +68,6 @@ def one_run(
         tuned = time.perf_counter()
         model = fitted(method, chosen, seed, x, y)
         ended = time.perf_counter()
-        unseen = columns.transform(features.iloc[rows])
         predicted = np.asarray(model.predict(unseen), np.int64)
         p = _probabilities(model, unseen, classes)
     truth = target[rows]
@@ -89,6 +87,22 @@ def one_run(
         "curve": _curve(model),
         "warnings": sorted({f"{each.category.__name__}: {each.message}" for each in said}),
     }
+
+
+def encoded_fold(features: Any, rows: Array) -> tuple[Any, Any]:
+    """Numbers of all rows but those of a fold, and of these, by what the first show.
+
+    Parameters
+    ----------
+    features : DataFrame, shape (N, columns)
+    rows : array of int
+        The fold's.
+    """
+    from hitrate_lab.tables import Columns
+
+    train = features.iloc[np.delete(np.arange(len(features)), rows)]
+    columns = Columns().fit(train)
+    return columns.transform(train), columns.transform(features.iloc[rows])
 
 
 def fitted(method: Method, parameters: dict[str, Any], seed: int, x: Any, y: Array) -> Any:

@@ -4,6 +4,7 @@
     manifest.sig         of the manifest, where somebody signed it
     model.json           method, parameters, classes, where it comes from
     columns.json         how columns become features
+    columns.safetensors  arrays of columns of free text, if there are some
     arrays.safetensors   the estimator's arrays; trees.json or trees.txt of boosted trees instead
 
 What an estimator is made of its family in `MODELS` says. Nothing in the folder is code, and nothing
@@ -36,10 +37,11 @@ from hitrate_lab.tables import Columns
 Array = NDArray[Any]
 
 FORMAT, VERSION = "hitrate model", 1
-MANIFEST, ABOUT, COLUMNS, ARRAYS = (
+MANIFEST, ABOUT, COLUMNS, OF_COLUMNS, ARRAYS = (
     "manifest.json",
     "model.json",
     "columns.json",
+    "columns.safetensors",
     "arrays.safetensors",
 )
 # No file of a model is larger; nobody should have to read more to find out that it is none.
@@ -118,8 +120,9 @@ def load_model(folder: str | Path, *, verify_key: str | Path | None = None) -> S
     files = _checked_files(folder, verify_key)
     try:
         about, kind, settings, transposed = _about(_parsed(files.pop(ABOUT), ABOUT))
-        columns = Columns.from_json(_parsed(files.pop(COLUMNS), COLUMNS))
-        arrays = _arrays(files.pop(ARRAYS), transposed) if ARRAYS in files else {}
+        of_columns = _arrays(files, OF_COLUMNS, [])
+        columns = Columns.from_json(_parsed(files.pop(COLUMNS), COLUMNS), of_columns)
+        arrays = _arrays(files, ARRAYS, transposed)
         state = State(kind, settings, arrays, files)
         estimator = estimator_from(state, columns.width, len(about.classes))
     except BadInput as error:
@@ -148,6 +151,8 @@ def _files(model: SavedModel) -> dict[str, bytes]:
         COLUMNS: _json(model.columns.to_json()),
         **state.files,
     }
+    if of_columns := model.columns.arrays:
+        files[OF_COLUMNS] = save(of_columns)
     return files | ({ARRAYS: save(arrays)} if arrays else {})
 
 
@@ -221,7 +226,13 @@ def _checked_files(folder: Path, verify_key: str | Path | None = None) -> dict[s
 
 def _possible_files() -> set[str]:
     """Names of all files that some model has, but for the manifest."""
-    return {ABOUT, COLUMNS, ARRAYS, *(name for each in MODELS.values() for name in each.files)}
+    return {
+        ABOUT,
+        COLUMNS,
+        OF_COLUMNS,
+        ARRAYS,
+        *(name for each in MODELS.values() for name in each.files),
+    }
 
 
 def _read(path: Path, said: Any = None) -> bytes:
@@ -287,15 +298,18 @@ def _about(given: Any) -> tuple[About, str, dict[str, Any], list[str]]:
     return about, kind, settings, list(transposed)
 
 
-def _arrays(data: bytes, transposed: list[str]) -> dict[str, Array]:
+def _arrays(files: dict[str, bytes], name: str, transposed: list[str]) -> dict[str, Array]:
+    """The arrays of a file, which is taken out; none if it is not there."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
+    if name not in files:
+        return {}
     try:
-        arrays = load(data)
+        arrays = load(files.pop(name))
     except (SafetensorError, KeyError, TypeError, ValueError):
-        raise BadInput(f"{ARRAYS} cannot be read") from None
-    return {name: each.T if name in transposed else each for name, each in arrays.items()}
+        raise BadInput(f"{name} cannot be read") from None
+    return {word: each.T if word in transposed else each for word, each in arrays.items()}
 
 
 def state_of(estimator: Any) -> State:

@@ -22,8 +22,6 @@ WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 # Zip codes and the like begin with zeros.
 PADDED = re.compile(r"\n[^\S\n]*0[0-9]+[^\S\n]*\n")
 DECIMAL_COMMA = re.compile(r"-?(?:0|[1-9][0-9]*)(?:,[0-9]+)?")
-# 1,234 may be a thousand and more.
-THOUSANDS = re.compile(r"-?[1-9][0-9]{0,2}(?:,[0-9]{3})?")
 # What pandas calls objects that are numbers.
 NUMBERS = ("decimal", "floating", "integer", "mixed-integer-float")
 
@@ -50,30 +48,6 @@ def numbers(cells: Sequence[Any], *, padded: bool = False) -> Array | None:
     if "_" in text or (not padded and PADDED.search(text)):
         return None
     return np.array(values, np.float64)
-
-
-def comma_numbers(cells: Sequence[str]) -> Array | None:
-    """Cells with decimal commas as numbers (N,), NaN where missing; None if one is no such number.
-
-    Examples
-    --------
-    >>> comma_numbers(["3,5", "-2", "?"])
-    array([ 3.5, -2. ,  nan])
-    """
-    values = np.full(len(cells), np.nan)
-    for row, cell in enumerate(cells):
-        text = cell.strip()
-        if text in MISSING:
-            continue
-        if not DECIMAL_COMMA.fullmatch(text):
-            return None
-        values[row] = float(text.replace(",", "."))
-    return values
-
-
-def perhaps_thousands(cells: Sequence[str]) -> bool:
-    """Whether each comma in these numbers may as well stand between thousands."""
-    return all(text in MISSING or THOUSANDS.fullmatch(text) for text in map(str.strip, cells))
 
 
 def label_text(value: Any) -> str | None:

@@ -12,10 +12,15 @@ from hitrate_lab.bad_input import listed, quoted
 from hitrate_lab.tables.cells import numbers
 from hitrate_lab.tables.dates import EXAMPLES, UNCLEAR, order_of_dates
 from hitrate_lab.tables.labels import MANY_VALUES
+from hitrate_lab.tables.prose import DIRECTIONS, FEWEST_TEXTS
 
 NO_USE = "no column is of use: each is the same in every row or different in every row"
 # A column of text is spoiled numbers if no larger part of its values is none.
 MOSTLY_NUMBERS = 0.1
+# A text of so many words is read word by word, however often it occurs.
+WORDS = 4
+# More different texts than this are no levels of a category, or only rarely.
+LEVELS = 40
 # Text that differs in each of so many rows is a name of the row.
 FEWEST_IDS = 20
 # 1,000 or 1.000,5 or 5 % or $ 3.20
@@ -45,6 +50,8 @@ def about_columns(features: Any, label: Any, target: str) -> tuple[list[str], li
         Columns that are the same, or text that is different, in every row.
     """
     constant, ids, leaks, spoiled, signed, unclear = [], [], [], [], [], []
+    directed: list[str] = []
+    counted: list[str] = []
     codes, classes = pd.factorize(label)
     for column in features.columns:
         values = features[column]
@@ -67,6 +74,8 @@ def about_columns(features: Any, label: Any, target: str) -> tuple[list[str], li
                 ids.append(column)
             elif strange := _between_numbers(texts):
                 spoiled.append(f"{quoted(column)} because of {listed(strange, 3)}")
+            elif len(texts) > LEVELS and is_free_text(texts, int((own >= 0).sum())):
+                (directed if len(texts) >= FEWEST_TEXTS else counted).append(column)
     notes = []
     if leaks:
         notes.append(
@@ -77,6 +86,14 @@ def about_columns(features: Any, label: Any, target: str) -> tuple[list[str], li
         notes.append(f"not used, the same in every row: {listed(constant)}")
     if ids:
         notes.append(f"not used, text that is different in every row: {listed(ids)}")
+    for made_of, columns in (
+        (f"words and pairs of words along up to {DIRECTIONS} directions", directed),
+        ("counts of words", counted),
+    ):
+        if columns:
+            notes.append(
+                f"free text, read as {made_of} (--no-text leaves it out): {listed(columns)}"
+            )
     if signed:
         notes.append(
             f"{_few(signed)} looks like numbers with signs; it is text until these are removed"
@@ -92,6 +109,20 @@ def about_columns(features: Any, label: Any, target: str) -> tuple[list[str], li
             "leave such cells empty if they are missing"
         )
     return notes, constant + ids
+
+
+def free_texts(features: Any) -> list[str]:
+    """Names of the columns that are free text."""
+    found = []
+    for column in features.columns:
+        if features[column].dtype == object:
+            own, levels = pd.factorize(features[column])
+            texts, present = [str(level) for level in levels], int((own >= 0).sum())
+            counts = dict(zip(texts, np.bincount(own[own >= 0]).tolist(), strict=True))
+            dates = order_of_dates(counts) in EXAMPLES
+            if len(texts) > LEVELS and not dates and is_free_text(texts, present):
+                found.append(column)
+    return found
 
 
 def _few(columns: list[str]) -> str:
@@ -119,6 +150,22 @@ def _between_numbers(levels: list[str]) -> list[str]:
         return []
     strange = [level for level in levels if numbers([level]) is None]
     return strange if len(strange) <= MOSTLY_NUMBERS * len(levels) else []
+
+
+def is_free_text(levels: Any, present: int) -> bool:
+    """Whether text is to be read word by word: it has spaces, and hardly repeats or is long.
+
+    Parameters
+    ----------
+    levels : iterable of str
+        The texts that differ.
+    present : int
+        How many there are.
+    """
+    if not spaced(levels):
+        return False
+    words = sum(len(str(level).split()) for level in levels) / len(levels)
+    return len(levels) >= present / 2 or words >= WORDS
 
 
 def is_id(levels: Any, present: int) -> bool:

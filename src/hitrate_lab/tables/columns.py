@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -14,15 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from hitrate_lab.bad_input import BadInput, listed, quoted
 from hitrate_lab.tables.cells import label_text, numbers, plain
-from hitrate_lab.tables.column_notes import NO_USE, is_id, spaced
+from hitrate_lab.tables.column_notes import NO_USE, is_free_text, is_id
 from hitrate_lab.tables.columns_state import read_state
 from hitrate_lab.tables.dates import EXAMPLES, order_of_dates
 from hitrate_lab.tables.kinds import Categories, Dates, Scale, Words, as_json, factorized
+from hitrate_lab.tables.prose import Prose
+from hitrate_lab.tables.written import Form
 
 Array = NDArray[Any]
 
-# A text of so many words is read word by word, however often it occurs.
-WORDS = 4
 # Features are sparse if fewer than one in ten is not zero, and they are many.
 DENSE, LARGE = 0.1, 5_000_000
 # So many values, none of which is a date, are no dates.
@@ -39,20 +39,25 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     - Columns of dates (datetime64, or text of which 95 % is like 2024-02-29, 2024-02-29 06:30 or
       29.02.2024) become year, month, day, weekday, hour and days passed, standardised. Those like
       29/02/2024 or 02/29/2024 do so if one of them shows which is the day.
-    - Text that has spaces and hardly repeats becomes counts of hashed words, weighed by rarity.
+    - Text that has spaces and hardly repeats becomes words and pairs of words, weighed by rarity,
+      along the directions in which the rows differ most (`Prose`); where there are fewer than 100
+      different texts, counts of hashed words, weighed by rarity.
     - All else is a category with one feature for each level. Missing is a level. Of more than
       `levels` the most frequent are kept, the rest is one more. A level that `fit` has not seen
       is that rest, or nowhere 1.
     - Columns that are constant, or text that differs in every row, are not used.
 
-    Features come in this order: all numbers, dates, categories, text.
+    Features come in this order: all numbers, dates, categories, hashed words, directions of text.
 
     Parameters
     ----------
     levels : int
         Most levels of a category.
     words : int
-        Most features of a column of text.
+        Most features of a column of hashed words.
+    forms : dict of Form, optional
+        How columns of numbers were written where `fit`'s frame is from; where `transform` finds
+        text, it is read in this way.
 
     Attributes
     ----------
@@ -77,9 +82,12 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
            [ 1.,  0.,  0.,  1.]])
     """
 
-    def __init__(self, *, levels: int = 40, words: int = 512) -> None:
+    def __init__(
+        self, *, levels: int = 40, words: int = 512, forms: Mapping[str, Form] | None = None
+    ) -> None:
         self.levels = levels
         self.words = words
+        self.forms = forms
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from a frame.
@@ -97,6 +105,7 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._dates: dict[str, Dates] = {}
         self._categories: dict[str, Categories] = {}
         self._texts: dict[str, Words] = {}
+        self._prose: dict[str, Prose] = {}
         constant: list[str] = []
         ids: list[str] = []
         for name in X.columns:
@@ -108,6 +117,7 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 self._add(name, Dates.fit(values), constant)
             else:
                 self._add_text(name, values, constant, ids)
+        self._forms: dict[str, Form] = {}
         self._fit_numbers(self._numbers_of(X), constant)
         self.notes_ = []
         if constant:
@@ -116,7 +126,9 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.notes_.append(f"not used, text that is different in every row: {listed(ids)}")
         if not self.width:
             raise BadInput(NO_USE)
-        filled = self._scale.width + sum(each.width for each in self._dates.values())
+        filled = self._scale.width + sum(
+            each.width for kind in (self._dates, self._prose) for each in kind.values()
+        )
         filled += len(self._categories) + sum(min(20, each.width) for each in self._texts.values())
         self.sparse_ = filled < DENSE * self.width and len(X) * self.width > LARGE
         return self
@@ -131,8 +143,12 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         constant += [names[k] for k in np.setdiff1d(np.arange(len(names)), used)]
         self._number_names = [names[k] for k in used]
         self._scale = scale.of(used)
+        forms = self.forms or {}
+        self._forms = {name: forms[name] for name in self._number_names if name in forms}
 
-    def _add(self, name: str, kind: Dates | Categories | Words, constant: list[str]) -> None:
+    def _add(
+        self, name: str, kind: Dates | Categories | Words | Prose, constant: list[str]
+    ) -> None:
         """Keep a column, or say that it is constant."""
         if isinstance(kind, Dates) and any(kind.scale.scale):
             self._dates[name] = kind
@@ -140,6 +156,8 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self._categories[name] = kind
         elif isinstance(kind, Words) and kind.width:
             self._texts[name] = kind
+        elif isinstance(kind, Prose):
+            self._prose[name] = kind
         else:
             constant.append(name)
 
@@ -164,9 +182,9 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 return ids.append(name)
         if len(counts) <= self.levels:
             return self._add(name, Categories(tuple(sorted(counts)), gaps, False), constant)
-        words = sum(len(text.split()) for text in counts) / len(counts)
-        if spaced(counts) and (len(counts) >= present / 2 or words >= WORDS):
-            return self._add(name, Words.fit(values, self.words), constant)
+        if is_free_text(counts, present):
+            prose = Prose.fit(values)
+            return self._add(name, prose or Words.fit(values, self.words), constant)
         # The most frequent, and of those that are as frequent the first by name.
         ranked = sorted(counts, key=lambda text: (-counts[text], text))
         kept = sorted(text for text in ranked[: self.levels] if counts[text] > 1)
@@ -177,7 +195,7 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def width(self) -> int:
         """Number of features."""
-        kinds = (self._dates, self._categories, self._texts)
+        kinds = (self._dates, self._categories, self._texts, self._prose)
         return self._scale.width + sum(each.width for kind in kinds for each in kind.values())
 
     @property
@@ -186,9 +204,15 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return list(self._number_names)
 
     @property
+    def plain_numbers(self) -> list[str]:
+        """Those among them that were written as Python writes numbers."""
+        return [name for name in self._number_names if name not in self._forms]
+
+    @property
     def used(self) -> list[str]:
         """Columns that rows must have to be transformed."""
-        return [*self._number_names, *self._dates, *self._categories, *self._texts]
+        kinds = (self._dates, self._categories, self._texts, self._prose)
+        return [*self._number_names, *(name for kind in kinds for name in kind)]
 
     def transform(self, X: Any) -> Any:
         """Features of the rows of a frame.
@@ -220,18 +244,18 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         codes = [each.codes(plain(X[name])) for name, each in self._categories.items()]
         indicators = _indicators(codes, [each.width for each in self._categories.values()], len(X))
         texts = [each.transform(plain(X[name])) for name, each in self._texts.items()]
+        prose = [each.transform(plain(X[name])) for name, each in self._prose.items()]
         if self.sparse_:
-            return sparse.hstack(
-                [*map(sparse.csr_matrix, blocks), indicators, *texts], format="csr"
-            )
-        dense = [*blocks, indicators.toarray(), *(each.toarray() for each in texts)]
+            parts = [*map(sparse.csr_matrix, blocks), indicators, *texts]
+            return sparse.hstack([*parts, *map(sparse.csr_matrix, prose)], format="csr")
+        dense = [*blocks, indicators.toarray(), *(each.toarray() for each in texts), *prose]
         return np.ascontiguousarray(np.hstack(dense))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """A name for each feature, such as 'size', 'size (missing)' or 'colour=red'."""
         check_is_fitted(self)
         names = self._scale.names(self._number_names)
-        for kind in (self._dates, self._categories, self._texts):
+        for kind in (self._dates, self._categories, self._texts, self._prose):
             for column, each in kind.items():
                 names += each.names(column)
         return np.array(names, object)
@@ -240,7 +264,7 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return hasattr(self, "sparse_")
 
     def to_json(self) -> dict[str, Any]:
-        """The whole state as plain JSON."""
+        """The state as plain JSON: all of it but `arrays`."""
         check_is_fitted(self)
         kinds: dict[str, dict[str, Any]] = {
             "dates": self._dates,
@@ -252,22 +276,38 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             "words": self.words,
             "columns": [str(name) for name in self.feature_names_in_],
             "numbers": {"names": list(self._number_names), **as_json(self._scale)},
+            "forms": [{"name": name, **as_json(each)} for name, each in self._forms.items()],
             **{
                 word: [{"name": name, **as_json(each)} for name, each in kind.items()]
                 for word, kind in kinds.items()
             },
+            "prose": [
+                {"name": name, "words": list(each.words), "missing": each.missing}
+                for name, each in self._prose.items()
+            ],
             "sparse": bool(self.sparse_),
             "notes": list(self.notes_),
         }
 
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The part of the state that is no JSON, such as "0 scale" of the first column of text."""
+        check_is_fitted(self)
+        return {
+            f"{number} {part}": array
+            for number, each in enumerate(self._prose.values())
+            for part, array in each.arrays.items()
+        }
+
     @classmethod
-    def from_json(cls, state: Any) -> Self:
-        """The transformer whose state this is; `BadInput` if it is none."""
-        found = read_state(state)
-        self = cls(levels=found.levels, words=found.words)
+    def from_json(cls, state: Any, arrays: Mapping[str, Array] | None = None) -> Self:
+        """The transformer whose state and arrays these are; `BadInput` if they are none."""
+        found = read_state(state, arrays or {})
+        self = cls(levels=found.levels, words=found.words, forms=found.forms)
         self.feature_names_in_ = np.array(found.columns, object)
         self.n_features_in_ = len(found.columns)
         self._number_names, self._scale = found.number_names, found.scale
+        self._forms, self._prose = found.forms, found.prose
         self._dates, self._categories, self._texts = found.dates, found.categories, found.texts
         self.sparse_, self.notes_ = found.sparse, found.notes
         return self
@@ -278,9 +318,30 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for k, name in enumerate(self._number_names):
             values = X[name]
             fast = isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf"
-            x[:, k] = values.to_numpy() if fast else _parsed(name, plain(values))
+            x[:, k] = values.to_numpy() if fast else self._parsed(name, plain(values))
         x[np.isinf(x)] = np.nan
         return x
+
+    def _parsed(self, name: str, values: Any) -> Array:
+        """A column that should be numbers and is text, as numbers."""
+        if values.dtype.kind in "biuf":
+            return np.asarray(values, np.float64)
+        form = self._forms.get(name)
+
+        def read(texts: Sequence[str | None]) -> Array | None:
+            return numbers(texts, padded=True) if form is None else form.numbers(texts)
+
+        texts = [label_text(cell) for cell in values.tolist()]
+        found = read(texts)
+        if found is not None:
+            return found
+        wrong = next(k for k, text in enumerate(texts) if read([text]) is None)
+        row = values.index[wrong]
+        place = row + 1 if isinstance(row, (int, np.integer)) else row
+        like = f" like {quoted(form.example)}" if form is not None and form.example else ""
+        raise BadInput(
+            f"column {quoted(name)}, row {place}: {quoted(texts[wrong])} is not a number{like}"
+        )
 
 
 def _frame(X: Any) -> Any:
@@ -291,20 +352,6 @@ def _frame(X: Any) -> Any:
     if not X.columns.is_unique:
         raise BadInput(f"two columns are called {quoted(X.columns[X.columns.duplicated()][0])}")
     return X
-
-
-def _parsed(name: str, values: Any) -> Array:
-    """A column that should be numbers and is text, as numbers."""
-    if values.dtype.kind in "biuf":
-        return np.asarray(values, np.float64)
-    texts = [label_text(cell) for cell in values.tolist()]
-    found = numbers(texts, padded=True)
-    if found is not None:
-        return found
-    wrong = next(k for k, text in enumerate(texts) if numbers([text], padded=True) is None)
-    row = values.index[wrong]
-    place = row + 1 if isinstance(row, (int, np.integer)) else row
-    raise BadInput(f"column {quoted(name)}, row {place}: {quoted(texts[wrong])} is not a number")
 
 
 def _still_dates(name: str, values: Any, order: str) -> Any:

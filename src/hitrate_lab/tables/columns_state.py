@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.tables.dates import EXAMPLES, PARTS
 from hitrate_lab.tables.kinds import Categories, Dates, Scale, Words
+from hitrate_lab.tables.prose import PARTS as PARTS_OF
+from hitrate_lab.tables.prose import Prose
+from hitrate_lab.tables.written import LONGEST, THOUSANDS, Form
 
 # 1 + log(rows) for more rows than there can be.
 LARGEST_RARITY = 100
@@ -23,15 +27,17 @@ class State:
     columns: list[str]
     number_names: list[str]
     scale: Scale
+    forms: dict[str, Form]
     dates: dict[str, Dates]
     categories: dict[str, Categories]
     texts: dict[str, Words]
+    prose: dict[str, Prose]
     sparse: bool
     notes: list[str]
 
 
-def read_state(given: Any) -> State:
-    """Check every part of a state."""
+def read_state(given: Any, arrays: Mapping[str, Any]) -> State:
+    """Check every part of a state, and of the arrays beside it."""
     try:
         numbers = given["numbers"]
         state = State(
@@ -40,6 +46,8 @@ def read_state(given: Any) -> State:
             columns=_texts(given["columns"]),
             number_names=_texts(numbers["names"]),
             scale=_scale(numbers),
+            # Models of before there were any have none.
+            forms={_text(each["name"]): _form(each) for each in given.get("forms", [])},
             dates={
                 _text(each["name"]): Dates(_scale(each["scale"]), _order(each["order"]))
                 for each in given["dates"]
@@ -51,14 +59,17 @@ def read_state(given: Any) -> State:
                 for each in given["categories"]
             },
             texts={_text(each["name"]): _words(each) for each in given["texts"]},
+            prose=_prose(given.get("prose", []), arrays),
             sparse=_bool(given["sparse"]),
             notes=_texts(given["notes"]),
         )
         if len(state.number_names) != len(state.scale.mean):
             raise ValueError("names and numbers differ in length")
+        if not set(state.forms) <= set(state.number_names):
+            raise ValueError("a form of a column that has no numbers")
         if any(len(each.scale.mean) != len(PARTS) for each in state.dates.values()):
             raise ValueError("a date has other parts")
-        kinds = (state.dates, state.categories, state.texts)
+        kinds = (state.dates, state.categories, state.texts, state.prose)
         if not state.scale.width and not any(
             each.width for kind in kinds for each in kind.values()
         ):
@@ -79,6 +90,15 @@ def _scale(given: Any) -> Scale:
     if any(each < 0 for each in scale.scale):
         raise ValueError("a scale is negative")
     return scale
+
+
+def _form(given: Any) -> Form:
+    form = Form(*(_text(given[key]) for key in ("decimal", "thousands", "unit", "example")))
+    if form.decimal not in (".", ",") or form.thousands not in ("", *THOUSANDS):
+        raise ValueError("numbers of a form that is not known")
+    if form.decimal == form.thousands or max(len(form.unit), len(form.example)) > LONGEST:
+        raise ValueError("a form is none")
+    return form
 
 
 def _order(given: Any) -> str:
@@ -102,6 +122,18 @@ def _words(given: Any) -> Words:
     if not words.size:
         raise ValueError("words of size 0")
     return words
+
+
+def _prose(given: Any, arrays: Mapping[str, Any]) -> dict[str, Prose]:
+    """Columns of free text, in the order of their arrays."""
+    columns = _list(given)
+    if set(arrays) != {f"{number} {part}" for number in range(len(columns)) for part in PARTS_OF}:
+        raise ValueError("columns of text and arrays do not belong together")
+    found = {}
+    for number, each in enumerate(columns):
+        own = {part: arrays[f"{number} {part}"] for part in PARTS_OF}
+        found[_text(each["name"])] = Prose.of(_texts(each["words"]), own, _bool(each["missing"]))
+    return found
 
 
 def _list(given: Any) -> list[Any]:

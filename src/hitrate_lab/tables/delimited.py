@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import io
-import zlib
 from collections.abc import Generator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
 from hitrate_lab.bad_input import BadInput, quoted
+from hitrate_lab.tables.opened import DAMAGED, opened
 
 DELIMITERS = ",;\t|"
 # Longer ones first: that of UTF-32 begins like that of UTF-16.
@@ -25,8 +24,13 @@ MARKS = {
 }
 # Lines, and characters, by which the delimiter is found.
 SAMPLE_LINES, SAMPLE_SIZE = 200, 1 << 18
-# The csv module refuses cells above 128 kB if not told otherwise. As much as any system takes.
-LARGEST_CELL = 2**31 - 1
+# Endings of packed files, before which stands that of the text.
+PACKED = (".gz", ".xz")
+# A longer line, or cell, is none: a quote was left open, or the file is no text. The csv module
+# takes no cell above 128 kB if not told otherwise.
+LONGEST = 2**26
+# Whatever has more is not a table of features, and takes minutes to turn into one.
+MOST_COLUMNS = 100_000
 BLOCK = 8192
 
 
@@ -35,7 +39,7 @@ def records(path: Path) -> Generator[tuple[int, list[str]]]:
 
     Every record has as many cells as the header, or `BadInput` is raised.
     """
-    csv.field_size_limit(LARGEST_CELL)
+    csv.field_size_limit(LONGEST)
     delimiter = delimiter_of(path)
     width = 0
     with closing(_lines(path)) as text:
@@ -62,15 +66,22 @@ def records(path: Path) -> Generator[tuple[int, list[str]]]:
 
 def delimiter_of(path: Path) -> str:
     """The delimiter that cuts most lines into as many cells as the first, and into most of them."""
-    if path.name.lower().removesuffix(".gz").endswith((".tsv", ".tab")):
-        return "\t"
     sample, size = [], 0
     with closing(_lines(path)) as text:
         for line in islice(text, SAMPLE_LINES):
             sample.append(line)
+            # Counted, not cut: ten million cells are slow.
+            most = max(map(line.count, DELIMITERS)) + 1 if len(sample) == 1 else 0
+            if most > MOST_COLUMNS:
+                raise BadInput(
+                    f"{path}: the first line has {most:,} cells, and no table may have more than "
+                    f"{MOST_COLUMNS:,} columns; leave out columns, or turn rows and columns around"
+                )
             size += len(line)
             if size > SAMPLE_SIZE:
                 break
+    if unpacked_name(path).endswith((".tsv", ".tab")):
+        return "\t"
     best, highest = ",", (0.0, 1)
     for delimiter in DELIMITERS:
         counts = []
@@ -86,17 +97,48 @@ def delimiter_of(path: Path) -> str:
     return best
 
 
+def column_names(header: list[str]) -> tuple[list[str], list[str]]:
+    """Names that differ and are not empty, and those among them that are not from the header.
+
+    Examples
+    --------
+    >>> column_names(["x", "", "x"])
+    (['x', 'column 2', 'x (2)'], ['column 2', 'x (2)'])
+    """
+    given = [name.strip() for name in header]
+    names: list[str] = []
+    renamed: list[str] = []
+    taken, seen = set(given), set()
+    for place, name in enumerate(given, 1):
+        base = name or f"column {place}"
+        new, count = base, 1
+        while new in seen or (new in taken and new != name):
+            count += 1
+            new = f"{base} ({count})"
+        if new != name:
+            renamed.append(new)
+        seen.add(new)
+        names.append(new)
+    return names, renamed
+
+
 def _lines(path: Path) -> Generator[str]:
     """Lines with their ends, of files that are text."""
     encoding = "utf-8"
     try:
-        with _opened(path) as file:
-            start = file.read(4)
+        with opened(path) as file:
+            start = file.peek(4)
             encoding = next(
                 (name for mark, name in MARKS.items() if start.startswith(mark)), encoding
             )
-        with _opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
-            for number, line in enumerate(text, 1):
+        with opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
+            for number, line in enumerate(iter(lambda: text.readline(LONGEST + 1), ""), 1):
+                if len(line) > LONGEST:
+                    raise BadInput(
+                        f"{path}, line {number}: longer than {LONGEST:,} characters; it has more "
+                        f"than {MOST_COLUMNS:,} columns, which no table may have, or its lines "
+                        "have no ends"
+                    )
                 if "\0" in line:
                     raise BadInput(
                         f"{path}, line {number}: holds NUL characters, so this is no text file, or "
@@ -105,17 +147,22 @@ def _lines(path: Path) -> Generator[str]:
                 yield line
     except UnicodeDecodeError:
         raise BadInput(_undecodable(path, encoding)) from None
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise BadInput(
-            f"{path}: cannot be unpacked, so it is damaged or no gzip ({error})"
-        ) from None
+    except DAMAGED as error:
+        raise BadInput(f"{path}: cannot be unpacked, so it is damaged ({error})") from None
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
-def _opened(path: Path) -> io.BufferedReader | gzip.GzipFile:
-    """The bytes of a file, unpacked if its name ends in .gz."""
-    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
+def unpacked_name(path: Path) -> str:
+    """The file's name in small letters, without the ending of what packed it.
+
+    Examples
+    --------
+    >>> unpacked_name(Path("sales.CSV.gz"))
+    'sales.csv'
+    """
+    name = path.name.lower()
+    return name.removesuffix(next((each for each in PACKED if name.endswith(each)), ""))
 
 
 def _undecodable(path: Path, encoding: str) -> str:
@@ -123,7 +170,7 @@ def _undecodable(path: Path, encoding: str) -> str:
     decoder = codecs.getincrementaldecoder(encoding)()
     passed = 0
     shown = encoding.upper().removesuffix("-SIG")
-    with _opened(path) as file:
+    with opened(path) as file:
         while True:
             # As the text above was read: what follows may not unpack.
             block = file.read1(BLOCK)
@@ -140,7 +187,7 @@ def _undecodable(path: Path, encoding: str) -> str:
                 what = f"not all of it is {shown}"
                 break
     hint = ""
-    if shown == "UTF-8" and path.suffix.lower() != ".gz":
+    if shown == "UTF-8" and path.suffix.lower() not in PACKED:
         hint = (
             f", from Latin-1 for example by iconv -f LATIN1 -t UTF-8 {quoted(path.name)} > new.csv"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,14 +17,19 @@ from hitrate_lab.bad_input import BadInput, listed, quoted
 from hitrate_lab.tables.cells import (
     DECIMAL_COMMA,
     MISSING,
-    cell_text,
-    comma_numbers,
-    label_text,
     numbers,
-    perhaps_thousands,
-    plain,
 )
-from hitrate_lab.tables.delimited import delimiter_of, records
+from hitrate_lab.tables.delimited import (
+    PACKED,
+    column_names,
+    delimiter_of,
+    records,
+    unpacked_name,
+)
+from hitrate_lab.tables.opened import refuse_bombs, refuse_strange
+from hitrate_lab.tables.parquet_files import read_parquet
+from hitrate_lab.tables.recognised import AS_CSV
+from hitrate_lab.tables.written import COMMAS, Form, Writing
 
 Array = NDArray[Any]
 
@@ -32,6 +37,8 @@ TEXT = (".csv", ".tsv", ".tab", ".txt")
 PARQUET = (".parquet", ".pq")
 # What is missing where text is to stay as it is.
 EMPTY = frozenset({""})
+# What takes a second or longer to read.
+SLOW_BYTES, SLOW_COLUMNS = 20_000_000, 2_000
 # Cells that are text at one time; each costs about 60 bytes as such.
 CELLS = 1_000_000
 
@@ -45,54 +52,76 @@ def kind_of(path: Path) -> str:
     'text'
     """
     name = path.name.lower()
-    if name.removesuffix(".gz").endswith(TEXT):
+    if unpacked_name(path).endswith(TEXT):
         return "text"
     if name.endswith(PARQUET):
         return "parquet"
-    hint = "; save the sheet as CSV" if name.endswith((".xls", ".xlsx", ".ods")) else ""
+    sheet = name.endswith((".xls", ".xlsx", ".ods"))
+    hint = f"; {AS_CSV.format(name=path.name)}" if sheet else ""
     raise BadInput(
-        f"{path}: only {', '.join(TEXT)} (also with .gz) and {', '.join(PARQUET)} can be read{hint}"
+        f"{path}: only {', '.join(TEXT)} (also with {' or '.join(PACKED)}) and "
+        f"{', '.join(PARQUET)} can be read{hint}"
     )
 
 
 def checked_file(path: Path) -> Path:
     """The path, if there is a file of a kind that can be read."""
     try:
-        is_folder, is_there = path.is_dir(), path.exists()
+        is_there = path.exists()
+        mode = path.stat().st_mode if is_there else 0
     except (OSError, ValueError) as error:
         raise BadInput(f"{quoted(path)} is no file name ({error})") from None
-    if is_folder:
-        raise BadInput(f"{path} is a folder; name a file in it")
     if not is_there:
         raise BadInput(f"{path}: there is no such file")
-    kind_of(path)
+    refuse_strange(path, mode)
+    if kind_of(path) == "text":
+        refuse_bombs(path)
     return path
 
 
-def read_frame(path: Path, as_text: Collection[str] = ()) -> tuple[Any, list[str]]:
-    """All columns of a file, and notes about them.
+def read_frame(
+    path: Path,
+    as_text: Collection[str] = (),
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Any, list[str], dict[str, Form]]:
+    """All columns of a file, notes about them, and how numbers are written in some.
 
     A column of text is of numbers if all its cells are numbers or missing, and none begins with a
-    zero as zip codes do. Where commas are not between cells, numbers may have decimal commas.
-    Other cells are str, or None where missing.
+    zero as zip codes do. They may have decimal commas, signs between thousands and one unit, as
+    `written.Writing` finds. Other cells are str, or None where missing.
 
     Parameters
     ----------
     path : Path
     as_text : collection of str
         Columns that stay text in any case; of their cells only the empty ones are missing.
+    progress : callable, optional
+        Is told in a few words what takes long, before it begins.
 
     Returns
     -------
     frame : DataFrame
     notes : list of str
+    forms : dict of Form
+        Of columns whose numbers are not as Python writes them.
     """
     checked_file(path)
+    size = path.stat().st_size
+    if progress is not None and size > SLOW_BYTES:
+        progress(f"reading {path.name}, {size / 1e6:,.0f} MB")
     if kind_of(path) == "parquet":
-        frame, renamed, notes = _read_parquet(path, as_text)
+        frame, renamed, notes, left_out = read_parquet(path, as_text)
         _refuse_doubles(path, as_text, renamed)
-        return frame, notes
+        for name in as_text:
+            if name in left_out:
+                raise BadInput(
+                    f"{path}: the column {quoted(name)} is of {left_out[name]}, and classes are "
+                    "text, numbers or true and false; turn it into one of these, one in each row"
+                )
+        return frame, notes, {}
     reading = _Reading(delimiter_of(path), frozenset(as_text))
+    if progress is not None and (width := _width(path)) > SLOW_COLUMNS:
+        progress(f"reading {path.name}, {width:,} columns")
     # What a later part shows to be text, or to have commas, was perhaps read in another way before.
     while (found := _read_text(path, reading)) is None:
         pass
@@ -102,16 +131,13 @@ def read_frame(path: Path, as_text: Collection[str] = ()) -> tuple[Any, list[str
     notes = []
     if renamed:
         notes.append(f"names that were empty, or there before, are now {listed(renamed)}")
-    commas = [name for name in names if name in reading.commas - reading.text]
-    if commas:
-        have = "has" if len(commas) == 1 else "have"
-        notes.append(f"{listed(commas)} {have} decimal commas, read as numbers")
+    notes += reading.notes(names)
     if not renamed and numbers(names, padded=True) is not None:
         notes.append("all column names are numbers; the first line must hold names, not values")
     if names[0] == "column 1" and renamed[:1] == names[:1] and _counts_rows(frame["column 1"]):
         notes.append("not used, a first column without a name that counts the rows")
         frame = frame.drop(columns="column 1")
-    return frame, notes
+    return frame, notes, reading.forms
 
 
 def text_chunks(
@@ -130,7 +156,7 @@ def text_chunks(
     """
     checked_file(path)
     if kind_of(path) == "parquet":
-        frame, *_ = _read_parquet(path, as_text)
+        frame, *_ = read_parquet(path, as_text)
         for start in range(0, len(frame), rows):
             yield frame.iloc[start : start + rows]
         return
@@ -148,34 +174,15 @@ def text_chunks(
             start = index.stop
 
 
+def _width(path: Path) -> int:
+    """Number of columns."""
+    with closing(records(path)) as found:
+        return len(next(found)[1])
+
+
 def _pointed(cell: str) -> str:
     """A number's cell with its comma as a point; any other as it is."""
     return cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell.strip()) else cell
-
-
-def column_names(header: list[str]) -> tuple[list[str], list[str]]:
-    """Names that differ and are not empty, and those among them that are not from the header.
-
-    Examples
-    --------
-    >>> column_names(["x", "", "x"])
-    (['x', 'column 2', 'x (2)'], ['column 2', 'x (2)'])
-    """
-    given = [name.strip() for name in header]
-    names: list[str] = []
-    renamed: list[str] = []
-    taken, seen = set(given), set()
-    for place, name in enumerate(given, 1):
-        base = name or f"column {place}"
-        new, count = base, 1
-        while new in seen or (new in taken and new != name):
-            count += 1
-            new = f"{base} ({count})"
-        if new != name:
-            renamed.append(new)
-        seen.add(new)
-        names.append(new)
-    return names, renamed
 
 
 def _parts(path: Path, rows: int | None = None) -> tuple[list[str], list[str], Generator[Any]]:
@@ -206,30 +213,55 @@ class _Reading:
     delimiter : str
     verbatim : set of str
         Columns that stay text.
-    text, commas : sets of str
-        Columns that turned out to be text, or numbers with decimal commas; text in case of both.
+    text : set of str
+        Columns that turned out to be text.
+    writings : dict
+        What is known of columns whose numbers are not as Python writes them.
+    forms : dict
+        How these are written.
     """
 
     delimiter: str
     verbatim: frozenset[str]
     text: set[str] = field(default_factory=set)
-    commas: set[str] = field(default_factory=set)
+    writings: dict[str, Writing] = field(default_factory=dict)
+    forms: dict[str, Form] = field(default_factory=dict)
 
     def numbers(self, name: str, cells: Sequence[str]) -> Array | None:
         """A part of a column as numbers, if it and all before may be some."""
         if name in self.verbatim or name in self.text:
             return None
-        if name in self.commas:
-            return comma_numbers(cells)
-        found = numbers(cells)
-        if found is None and self.delimiter != ",":
-            found = comma_numbers(cells)
-            # Semicolons are there because of decimal commas; beside a tab 1,234 may be a thousand.
-            if found is not None and self.delimiter != ";" and perhaps_thousands(cells):
-                return None
+        if name not in self.writings:
+            found = numbers(cells)
             if found is not None:
-                self.commas.add(name)
+                return found
+            self.writings[name] = Writing(self.delimiter)
+        form = self.writings[name].see(cells)
+        found = None if form is None else form.numbers(cells)
+        if form is None or found is None:
+            self.text.add(name)
+            self.forms.pop(name, None)
+            return None
+        self.forms[name] = form
         return found
+
+    def known(self, name: str) -> tuple[bool, Form | None]:
+        """How a column is read so far."""
+        return name in self.text, self.forms.get(name)
+
+    def notes(self, names: Sequence[str]) -> list[str]:
+        """Notes on columns whose numbers are written in some way."""
+        found: dict[str, list[str]] = {}
+        for name in names:
+            if name in self.forms:
+                found.setdefault(self.forms[name].described, []).append(name)
+        notes = []
+        for how, columns in found.items():
+            have = "has" if len(columns) == 1 else "have"
+            example = self.forms[columns[0]].example
+            such = f" (such as {quoted(example)})" if example and how != COMMAS else ""
+            notes.append(f"{listed(columns)} {have} {how}{such}, read as numbers")
+        return notes
 
 
 def _read_text(
@@ -242,13 +274,11 @@ def _read_text(
     again = False
     for part in parts:
         for name, cells in zip(names, part, strict=True):
-            known = name in reading.text, name in reading.commas
+            known = reading.known(name)
             values = reading.numbers(name, cells)
-            if values is None and name not in reading.verbatim:
-                reading.text.add(name)
             if values is None:
                 values = _text(cells, same, EMPTY if name in reading.verbatim else MISSING)
-            again |= bool(columns[name]) and known != (name in reading.text, name in reading.commas)
+            again |= bool(columns[name]) and known != reading.known(name)
             columns[name].append(values)
     return None if again else (names, renamed, columns)
 
@@ -290,42 +320,3 @@ def _refuse_doubles(path: Path, names: Collection[str], renamed: Collection[str]
     for name in names:
         if f"{name} (2)" in renamed:
             raise BadInput(f"{path} has more than one column {quoted(name)}; rename all but one")
-
-
-def _read_parquet(path: Path, as_text: Collection[str]) -> tuple[Any, list[str], list[str]]:
-    """A Parquet file's columns, names that are new, and notes.
-
-    Columns of lists, bytes and the like are left out with a note.
-    """
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise BadInput(f"{path}: reading Parquet needs pyarrow: pip install pyarrow") from None
-    try:
-        with path.open("rb") as file:
-            found = parquet.read_table(file)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise BadInput(f"{path}: cannot be read as Parquet ({error})") from None
-    if not found.num_rows:
-        raise BadInput(f"{path} has no rows")
-    names, renamed = column_names(list(found.column_names))
-    notes = (
-        [f"names that were empty, or there before, are now {listed(renamed)}"] if renamed else []
-    )
-    data, left_out = {}, []
-    for name, column in zip(names, found.columns, strict=True):
-        kind = column.type
-        if pyarrow.types.is_dictionary(kind):
-            kind = kind.value_type
-        if pyarrow.types.is_nested(kind) or pyarrow.types.is_binary(kind):
-            left_out.append(name)
-        else:
-            values = plain(column.to_pandas())
-            if values.dtype == object:
-                text = cell_text if name in as_text else label_text
-                values = values.map(text).astype(object)
-            data[name] = values
-    if left_out:
-        notes.append(f"not used, neither numbers, text nor dates: {listed(left_out)}")
-    return pd.DataFrame(data), renamed, notes

@@ -25,6 +25,8 @@ WHOLE_FLOAT = re.compile(r"(0|-?[1-9][0-9]{0,17})(?:\.0+)?")
 TRUTH = {"true": "1", "false": "0"}
 # Numbers with more values than this may be quantities; above the second number they are.
 MANY_VALUES, TOO_MANY_VALUES = 20, 100
+# More classes need so many rows each on average: fewer teach nothing, and take hours.
+MANY_CLASSES, ROWS_OF_EACH = 100, 5
 # In the place of a class's number.
 UNKNOWN, UNLABELLED = -1, -2
 
@@ -147,6 +149,17 @@ def refuse_classes(
     if len(counts) < 2:
         one = f"{name}: every row has the same target, {quoted(target)} = {quoted(*counts)}"
         raise BadInput("; ".join([one, *notes]))
+    rows, many = len(label), len(counts)
+    if many == rows > MANY_VALUES:
+        raise BadInput(
+            f"{name}: {quoted(target)} is different in every row, so it names rows and no classes; "
+            "choose another target"
+        )
+    if many > MANY_CLASSES and rows < ROWS_OF_EACH * many:
+        raise BadInput(
+            f"{name}: {quoted(target)} has {many:,} classes in {rows:,} rows, and so many need "
+            f"{ROWS_OF_EACH} rows each on average; choose another target, or merge rare classes"
+        )
     small = sorted(each for each, count in counts.items() if count < fewest)
     if small:
         one = f"class {quoted(small[0])} of {quoted(target)} has {rows_of(counts[small[0]])}"

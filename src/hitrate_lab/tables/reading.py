@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from hitrate_lab.bad_input import BadInput, listed, quoted
+from hitrate_lab.tables.delimited import PACKED
 from hitrate_lab.tables.files import PARQUET, TEXT, read_frame, text_chunks
 from hitrate_lab.tables.table import Table, make_table
+from hitrate_lab.tables.written import Form
 
 HERE = Path(__file__).parent / "sets"
 # The function of sklearn.datasets, and what is to be learned.
@@ -34,14 +36,16 @@ def read_table(
     target: str | None = None,
     *,
     data_dir: Path | None = None,
+    text: bool = True,
     fewest: int = 2,
+    progress: Callable[[str], None] | None = None,
 ) -> Table:
     """Read a table to classify.
 
     Parameters
     ----------
     source : str or Path
-        A file: .csv, .tsv, .txt (also with .gz) or .parquet. Or the name of a set: one of
+        A file: .csv, .tsv, .txt (also with .gz or .xz) or .parquet. Or the name of a set: one of
         `BUILT_IN`, or that of a CSV file in the data folder.
     target : str, optional
         The column to predict. Sets that are built in have their own; in the data folder it is
@@ -49,8 +53,12 @@ def read_table(
     data_dir : Path, optional
         The data folder; by default what the environment variable HITRATE_DATA says, then the
         user's cache folder.
+    text : bool
+        Whether columns of free text are features.
     fewest : int
         Rows that each class needs.
+    progress : callable, optional
+        Is told in a few words what takes long, before it begins.
 
     Returns
     -------
@@ -63,11 +71,11 @@ def read_table(
     >>> table.features.shape, table.classes
     ((1728, 6), ['acc', 'good', 'unacc', 'vgood'])
     """
-    frame, notes, default, name = _frame(source, target, data_dir)
+    frame, notes, forms, default, name = _frame(source, target, data_dir, progress)
     target = target or default
     if target is None:
         raise BadInput(f"{name}: say which column is the target; it has {listed(frame.columns)}")
-    return make_table(frame, target, name, notes=notes, fewest=fewest)
+    return make_table(frame, target, name, notes=notes, forms=forms, text=text, fewest=fewest)
 
 
 def read_rows(
@@ -139,20 +147,23 @@ def data_folders(data_dir: Path | None = None) -> list[Path]:
 
 
 def _frame(
-    source: str | Path, target: str | None, data_dir: Path | None
-) -> tuple[Any, list[str], str | None, str]:
-    """All columns, notes, the target if it is known, and the table's name."""
+    source: str | Path,
+    target: str | None,
+    data_dir: Path | None,
+    progress: Callable[[str], None] | None,
+) -> tuple[Any, list[str], dict[str, Form], str | None, str]:
+    """All columns, notes, forms of numbers, the target if it is known, and the table's name."""
     file = source_file(source, data_dir)
     if file is None:
         name = str(source)
         frame, target = _from_scikit_learn(name)
-        return frame, [], target, name
+        return frame, [], {}, target, name
     known = None if file == Path(os.fspath(source)).expanduser() else TARGET
-    frame, notes = read_frame(file, as_text=[each for each in (target, known) if each])
+    frame, notes, forms = read_frame(file, [each for each in (target, known) if each], progress)
     stem = file.name
-    for ending in (".gz", *TEXT, *PARQUET):
+    for ending in (*PACKED, *TEXT, *PARQUET):
         stem = stem[: -len(ending)] if stem.lower().endswith(ending) else stem
-    return frame, notes, known, stem
+    return frame, notes, forms, known, stem
 
 
 def _from_scikit_learn(name: str) -> tuple[Any, str]:

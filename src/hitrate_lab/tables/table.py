@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from hitrate_lab.bad_input import BadInput, listed, quoted
-from hitrate_lab.tables.column_notes import NO_USE, about_columns
+from hitrate_lab.tables.column_notes import NO_USE, about_columns, free_texts
 from hitrate_lab.tables.labels import labels, refuse_classes, refuse_quantities, unlabelled
+from hitrate_lab.tables.written import Form
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,8 @@ class Table:
     target_name : str
     row_numbers : array of int, shape (N,)
         Which row of the file each is, the first below the header is 1; by default all of them.
+    forms : dict of Form
+        How numbers were written in some columns, which a model has to know of new rows.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Table:
     fingerprint: str
     target_name: str
     row_numbers: Any = None
+    forms: Mapping[str, Form] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.row_numbers is None:
@@ -56,7 +60,14 @@ class Table:
 
 
 def make_table(
-    frame: Any, target: str, name: str, *, notes: Sequence[str] = (), fewest: int = 2
+    frame: Any,
+    target: str,
+    name: str,
+    *,
+    notes: Sequence[str] = (),
+    forms: Mapping[str, Form] | None = None,
+    text: bool = True,
+    fewest: int = 2,
 ) -> Table:
     """Divide a frame into features and target, after checking both.
 
@@ -70,6 +81,10 @@ def make_table(
         For messages.
     notes : sequence of str
         From reading.
+    forms : dict of Form, optional
+        From reading, too.
+    text : bool
+        Whether columns of free text are features.
     fewest : int
         Rows that a class needs.
     """
@@ -91,9 +106,16 @@ def make_table(
     label = labels(label)
     refuse_classes(label, target, name, fewest, about_target)
     features = without_infinities(features, found)
+    if not text and (left_out := free_texts(features)):
+        found.append(f"not used, free text: {listed(left_out)}")
+        features = features.drop(columns=left_out)
+        if not features.shape[1]:
+            raise BadInput(f"{name}: without free text no column is left")
     about_features, unused = about_columns(features, label, target)
     if len(unused) == features.shape[1]:
-        raise BadInput(f"{name}: {NO_USE}")
+        # What is text and could have been numbers or dates is worth more than that.
+        why = [note for note in about_features if not note.startswith("not used")]
+        raise BadInput("; ".join([f"{name}: {NO_USE}", *why]))
     return Table(
         name,
         features,
@@ -102,6 +124,7 @@ def make_table(
         fingerprint(features, label),
         target,
         np.flatnonzero(~missing) + 1,
+        {column: form for column, form in (forms or {}).items() if column in features},
     )
 
 

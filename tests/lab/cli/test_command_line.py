@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fuzzed_csv import TARGET, fuzzed_csv
+from fuzz.fuzzed_csv import TARGET, fuzzed_csv
 from typer.testing import CliRunner
 from watched import TICKETS, Tickets, Watched, environment, wait_until
 
@@ -304,6 +304,20 @@ def test_predict_says_which_column_is_missing_and_which_cell_is_wrong(table, tmp
     Path("new.csv").write_text("price,region,note,more\n1,moon,b,9\n")
     run = here("predict", "model", "new.csv", "--out", "p.csv")
     assert run.exit_code == 0, run.stderr
+
+
+def test_free_text_is_left_out_everywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{k % 7},some words about number {k},{'ab'[k % 2]}" for k in range(60)]
+    Path("t.csv").write_text("\n".join(["n,text,y", *lines, ""]))
+    words = ["--models", "linear", "--folds", "2", "--trials", "1", "--jobs", "1", "--repeats", "2"]
+    run = here("compare", "t.csv", "--target", "y", "--no-text", *words, "--out", "r")
+    assert run.exit_code == 0, run.stderr
+    assert "not used, free text: 'text'" in run.stderr and " --no-text " in run.stdout
+    run = here("fit", "t.csv", "--target", "y", "--no-text", "--out", "m", "--trials", "1")
+    assert run.exit_code == 0 and "free text: 'text'" in run.stderr
+    Path("new.csv").write_text("n\n3\n")
+    assert here("predict", "m", "new.csv", "--out", "p.csv").exit_code == 0
 
 
 def test_a_changed_model_is_refused(tmp_path, monkeypatch):

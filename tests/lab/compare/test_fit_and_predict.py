@@ -236,8 +236,15 @@ def test_decimal_commas_and_points_are_predicted_alike(tmp_path):
         outs.append((tmp_path / "o.csv").read_bytes())
     assert outs[0] == outs[1] == outs[2]
     (tmp_path / "quoted.csv").write_text('preis,z\n"1,5",2\n')
+    predict_file(tmp_path / "m", tmp_path / "quoted.csv", tmp_path / "q.csv")
+    (tmp_path / "plain.csv").write_text("preis,z\n1.5,2\n")
+    predict_file(tmp_path / "m", tmp_path / "plain.csv", tmp_path / "p.csv")
+    assert (tmp_path / "q.csv").read_bytes() == (tmp_path / "p.csv").read_bytes()
+    # A model that has seen points alone does not know what this is.
+    points = fit_table(read_table(tmp_path / "points.csv", "y"), "linear/cross_entropy", trials=1)
+    save_model(tmp_path / "points", points)
     with pytest.raises(BadInput, match="row 1: '1,5' is not a number"):
-        predict_file(tmp_path / "m", tmp_path / "quoted.csv", tmp_path / "q.csv")
+        predict_file(tmp_path / "points", tmp_path / "quoted.csv", tmp_path / "none.csv")
 
 
 def test_labels_are_written_as_they_are(tmp_path):

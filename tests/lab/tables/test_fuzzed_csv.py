@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from fuzzed_csv import TARGET, fuzzed_csv
+from fuzz.fuzzed_csv import TARGET, fuzzed_csv
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.tables import Columns, read_table

@@ -260,8 +260,8 @@ def test_decimal_commas_are_read_where_commas_do_not_divide_cells(write, delimit
         (";", ["3,5", "3.5", "1", "2"]),
         (";", ["1,234,567", "2,5", "1", "2"]),
         (";", ["007,5", "2,5", "1", "2"]),
-        (",", ['"3,5"', '"2,5"', "1", "2"]),
-        ("\t", ["1,234", "12,345", "987", "1,000"]),
+        (",", ['"3,5"', '"2,5"', "1", "x"]),
+        ("\t", ["1,234", "12,345", "9.87", "1,00"]),
     ],
 )
 def test_what_may_be_no_decimal_comma_is_text(write, delimiter, cells):
@@ -283,8 +283,9 @@ def test_commas_that_begin_late_hold_from_the_start(write, monkeypatch):
 
 
 @pytest.mark.parametrize("sign", ["{}%", "{} %", "${}", "1,{:03}", "1.{:03},50", "{}\N{EURO SIGN}"])
-def test_numbers_with_signs_are_noted(write, sign):
-    rows = [f'"{sign.format(k)}",{k % 3},{"ab"[k % 2]}' for k in range(1, 40)]
+def test_numbers_whose_signs_do_not_agree_are_noted(write, sign):
+    other = {"1,{:03}": "1,{:03},0", "1.{:03},50": "1,{:03}.50"}.get(sign, "{} \N{PER MILLE SIGN}")
+    rows = [f'"{(sign, other)[k % 9 == 8].format(k)}",{k % 3},{"ab"[k % 2]}' for k in range(1, 40)]
     notes = read_table(write("\n".join(["x,n,y", *rows])), "y").notes
     assert any(note.startswith("'x' (such as") and "numbers with signs" in note for note in notes)
     # Text with spaces is taken for words.
@@ -373,7 +374,7 @@ def test_what_a_file_lacks_is_said_in_one_line(write, tmp_path):
     assert "is empty" in complaint(write(""))
     assert "is empty" in complaint(write("\n\n\n"))
     assert "no rows" in complaint(write("a,y\n"))
-    assert "cannot be unpacked" in complaint(write("a,y\n", "t.csv.gz"))
+    assert "cannot be unpacked" in complaint(write(gzip.compress(b"a,y\n")[:-9], "t.csv.gz"))
     assert "cannot be read as Parquet" in complaint(write("a,y\n", "t.parquet"))
     assert complaint("\0\x1b[31m.csv") == r"\x00\x1b[31m.csv: there is no such file"
     assert "give a file" in complaint("")
@@ -437,6 +438,9 @@ def test_columns_that_are_all_of_no_use_are_refused(write):
     with pytest.raises(BadInput) as found:
         Columns().fit(pd.DataFrame({"same": [1] * 30}))
     assert text == f"table: {found.value}"
+    dates = "".join(f"{k % 12 + 1:02}/{k // 12 + 1:02}/2024,{'ab'[k % 2]}\n" for k in range(30))
+    assert "no column is of use" in (text := complaint(write("when,y\n" + dates)))
+    assert "write them as 2024-12-31" in text
 
 
 def test_lines_of_blanks_are_passed_over(write):
