@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hitrate.probability import arguments
 from hitrate.probability.dispatch import HAS_TRITON, KERNEL_DTYPES, is_transformed
-from hitrate.probability.execution import full_precision, parts
+from hitrate.probability.execution import block_size, full_precision, is_eager_cpu, parts
 from hitrate.probability.margins import FARTHEST, FARTHEST_ANYWHERE
 from hitrate.probability.methods import class_nodes
 from hitrate.probability.noises import Noise
@@ -220,36 +220,46 @@ class LogClassProbabilities(torch.autograd.Function):
     """All log p_c of scaled logits (N, C), highest 0; the nodes (N, K) serve the derivatives."""
 
     @staticmethod
-    def forward(scaled: Tensor, noise: Noise) -> tuple[Tensor, Tensor, Tensor]:
-        """log p, and the nodes with the logs of their distances, which autograd does not see."""
+    def forward(scaled: Tensor, noise: Noise) -> tuple[Tensor, ...]:
+        """log p; and the nodes with the logs of their distances, and two parts of the logs of sums.
+
+        Autograd sees the first alone.
+        """
         below, out = _below(scaled, noise)
         if noise.class_nodes is None:
             u, log_step = class_nodes.any_noise(below, out, noise)
         else:
             u, log_step = noise.class_nodes(below, out)
-        sums = []
+        highest, total = torch.empty_like(scaled), torch.empty_like(scaled)
         for part in parts(scaled, scaled.shape[1] * u.shape[1]):
-            log_terms, _ = _log_terms(below[part], u[part], log_step[part], noise)
-            sums.append(_log_sum_exp(log_terms))
-        log_p = _complete(torch.cat(sums), scaled)
-        return torch.where(out, log_p - torch.inf, log_p), u, log_step
+            of_part = (below[part], u[part], log_step[part])
+            highest[part], total[part] = _log_sum_exp(*of_part, noise)
+        log_p = _complete(total.log() + highest, scaled)
+        return torch.where(out, log_p - torch.inf, log_p), u, log_step, highest, total
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         scaled, ctx.noise = inputs
-        log_p, u, log_step = output
-        ctx.mark_non_differentiable(u, log_step)
-        ctx.save_for_backward(scaled, log_p, u, log_step)
+        log_p, u, log_step, *sums = output
+        ctx.mark_non_differentiable(u, log_step, *sums)
+        ctx.save_for_backward(scaled, log_p, u, log_step, *sums)
         ctx.save_for_forward(scaled, log_p, u, log_step)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor, None]:
         # J^T v of math (26), out of place: it is differentiated for second derivatives.
-        scaled, log_p, u, log_step = ctx.saved_tensors
+        scaled, log_p, u, log_step, highest, total = ctx.saved_tensors
         below, out = _below(scaled, ctx.noise)
         top, ratio = _to_the_top(scaled, log_p)
         v = grad.masked_fill(out, 0.0)
         v = (v - ratio * v.gather(1, top)).scatter(1, top, 0.0)
+        is_last = not torch.is_grad_enabled() and not is_transformed(grad)
+        if is_last and is_eager_cpu(scaled):
+            found = torch.empty_like(scaled)
+            for part in parts(scaled, scaled.shape[1] * u.shape[1]):
+                of_part = (t[part] for t in (v, below, u, log_step, highest, total))
+                found[part] = _product(*of_part, ctx.noise)
+            return found, None
         products = []
         for part in parts(scaled, scaled.shape[1] * u.shape[1]):
             weights, hazard = _weights(below[part], u[part], log_step[part], ctx.noise)
@@ -266,7 +276,7 @@ class ForwardModeLogClassProbabilities(LogClassProbabilities):
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, _: Any) -> tuple[Tensor, None, None]:
         # J v of math (26).
-        scaled, log_p, u, log_step = ctx.saved_tensors
+        scaled, log_p, u, log_step, *_ = ctx.saved_tensors
         below, out = _below(scaled, ctx.noise)
         top, ratio = _to_the_top(scaled, log_p)
         products = []
@@ -278,7 +288,7 @@ class ForwardModeLogClassProbabilities(LogClassProbabilities):
             products.append(own - (weights * along).sum(2))
         product = torch.cat(products).masked_fill(out, 0.0).scatter(1, top, 0.0)
         of_top = -(ratio * product).sum(1, keepdim=True)
-        return product.scatter(1, top, of_top), None, None
+        return product.scatter(1, top, of_top), *[None] * 4
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], scaled: Tensor, noise: Noise) -> Any:
@@ -286,7 +296,7 @@ class ForwardModeLogClassProbabilities(LogClassProbabilities):
         outputs = ForwardModeLogClassProbabilities.apply(  # type: ignore[no-untyped-call]
             folded.flatten(0, 1), noise
         )
-        return tuple(output.unflatten(0, folded.shape[:2]) for output in outputs), (0, 0, 0)
+        return tuple(output.unflatten(0, folded.shape[:2]) for output in outputs), (0,) * 5
 
 
 def _below(scaled: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
@@ -302,10 +312,51 @@ def _log_terms(below: Tensor, u: Tensor, log_step: Tensor, noise: Noise) -> tupl
     return log_hazard + height, log_hazard
 
 
-def _log_sum_exp(log_terms: Tensor) -> Tensor:
-    """torch.logsumexp over the last axis, without the denormal numbers that slow a CPU down."""
-    highest = log_terms.amax(2, keepdim=True)
-    return (log_terms - highest).clamp_(min=-80.0).exp_().sum(2).log_() + highest[:, :, 0]
+def _log_sum_exp(below: Tensor, u: Tensor, log_step: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
+    """The highest log of the terms (n, C), and the sum of all terms in its units, some at a time.
+
+    Without the denormal numbers that slow a CPU down.
+    """
+    highest = torch.full_like(below, -torch.inf)
+    total = torch.zeros_like(below)
+    for some in _nodes_at_once(below, u):
+        log_terms, _ = _log_terms(below, u[:, some], log_step[:, some], noise)
+        higher = torch.maximum(highest, log_terms.amax(2))
+        total = total.mul_((highest - higher).exp_())
+        total = total.add_((log_terms - higher[:, :, None]).clamp_(min=-80.0).exp_().sum(2))
+        highest = higher
+    return highest, total
+
+
+def _product(
+    v: Tensor,
+    below: Tensor,
+    u: Tensor,
+    log_step: Tensor,
+    highest: Tensor,
+    total: Tensor,
+    noise: Noise,
+) -> Tensor:
+    """J^T v of math (26) for some rows, some nodes at a time."""
+    found, share = torch.zeros_like(v), v / total
+    for some in _nodes_at_once(below, u):
+        log_terms, log_hazard = _log_terms(below, u[:, some], log_step[:, some], noise)
+        # Times v, and so what each class pulls at each node.
+        pull = log_terms.sub_(highest[:, :, None]).exp_().mul_(share[:, :, None])
+        # Where a hazard is beyond all numbers the weight is zero.
+        hazard = log_hazard.clamp_(max=LARGEST[log_hazard.dtype]).exp_()
+        steepness, pulled = (part.sum(1, keepdim=True) for part in (hazard, pull))
+        found += pull.mul_(steepness).sum(2) - hazard.mul_(pulled).sum(2)
+    return found
+
+
+def _nodes_at_once(below: Tensor, u: Tensor) -> list[slice]:
+    """Slices of the nodes, as many of which as a buffer has room for; one slice elsewhere."""
+    count = u.shape[1]
+    size = block_size() // max(below.numel(), 1) or 1
+    if not is_eager_cpu(below) or size >= count:
+        return [slice(0, count)]
+    return [slice(start, start + size) for start in range(0, count, size)]
 
 
 def _weights(below: Tensor, u: Tensor, log_step: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -16,6 +16,8 @@ Shapes = tuple[tuple[int, ...], ...]
 
 # Elements of one buffer and thread: torch splits no smaller piece of work.
 BLOCK = 2**15
+# Elements of a buffer that is no matter.
+LEAST = 2**12
 # Elements of one buffer on a GPU, where all rows at once may not fit.
 GPU_BLOCK = 2**23
 # Elements of one of the dozen buffers that numpy works on, in float64, in one thread.
@@ -47,9 +49,29 @@ def double(a: Tensor) -> Tensor:
     return a if a.device.type == "mps" else a.double()
 
 
+class Limit(threading.local):
+    """Elements that a thread's buffers have at the most, if there is not to be more memory."""
+
+    elements: int | None = None
+
+
+LIMIT = Limit()
+
+
+@contextmanager
+def within(elements: int | None) -> Iterator[None]:
+    """A block in which buffers on a CPU have no more elements; None for as many as are quick."""
+    before, LIMIT.elements = LIMIT.elements, elements
+    try:
+        yield
+    finally:
+        LIMIT.elements = before
+
+
 def block_size() -> int:
     """Elements of one buffer: as many as keep every thread busy and stay in the cache."""
-    return BLOCK * torch.get_num_threads()
+    quick = BLOCK * torch.get_num_threads()
+    return quick if LIMIT.elements is None else min(quick, LIMIT.elements)
 
 
 def blocks(a: Tensor, width: int) -> list[slice]:
@@ -66,6 +88,17 @@ def parts(a: Tensor, width: int) -> list[slice]:
         return blocks(a, width)
     size = GPU_BLOCK // width or 1
     return [slice(start, start + size) for start in range(0, a.shape[0], size)]
+
+
+def row_parts(a: Tensor, width: int) -> list[slice]:
+    """The same where a dozen buffers of `width` are worked on: an eighth of the rows at the most.
+
+    Some thousand elements are no matter.
+    """
+    if not is_eager_cpu(a):
+        return parts(a, width)
+    most = max(LEAST, min(block_size(), a.numel() // 8)) // width or 1
+    return [slice(start, start + most) for start in range(0, a.shape[0], most)]
 
 
 def is_quick_in_numpy(a: Tensor) -> bool:
