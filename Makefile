@@ -12,7 +12,7 @@ PYTEST      := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist workst
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo toy test test-slow test-all test-hosts lint format bench docs constraints clean
+.PHONY: help demo toy test test-slow test-all test-hosts lint format bench fuzz docs constraints clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | \
@@ -47,6 +47,12 @@ format: $(VENV)/dev.stamp ## rewrite the sources in the project's format
 
 bench: $(VENV)/dev.stamp ## measure speed and error; results in build/bench
 	@$(BIN)/python benchmarks/run.py --out build/bench
+
+# make fuzz TARGETS=model_folders CASES=10000 SEED=0, for one; each is a module of tests/fuzz.
+fuzz: $(VENV)/dev.stamp ## hostile input until MINUTES or CASES are over; results in build/fuzz
+	@cd tests && PYTHONPATH=. ../$(BIN)/python -m fuzz $(TARGETS) --out ../build/fuzz \
+	  $(if $(MINUTES),--minutes $(MINUTES)) $(if $(CASES),--cases $(CASES)) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))
 
 docs: $(VENV)/dev.stamp ## build the documentation into build/docs
 	@$(BIN)/sphinx-build -q -W --keep-going docs build/docs

@@ -1,0 +1,14 @@
+"""Programs of hitrate under hostile input, watched by a parent process: `make fuzz` runs them.
+
+To add a target: a module in this folder with a subclass of `Target` (see `target.py`, whose
+docstring says what the runner promises and expects), and a line in `TARGETS` below.
+tests/fuzz/test_runner.py then runs some of its cases with every change. Cases are named by their
+seeds alone:
+
+    make fuzz TARGETS=model_folders MINUTES=10        as many cases as fit
+    make fuzz TARGETS=model_folders CASES=10000       so many cases
+    make fuzz TARGETS=model_folders CASES=1 SEED=4711 one case again
+"""
+
+# Module and class of each target; a module's name is none of the standard library's.
+TARGETS: dict[str, tuple[str, str]] = {}
