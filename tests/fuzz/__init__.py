@@ -11,4 +11,6 @@ seeds alone:
 """
 
 # Module and class of each target; a module's name is none of the standard library's.
-TARGETS: dict[str, tuple[str, str]] = {}
+TARGETS: dict[str, tuple[str, str]] = {
+    "losses": ("fuzz.losses", "Losses"),
+}

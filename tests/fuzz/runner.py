@@ -13,6 +13,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +106,7 @@ def run(
             try:
                 while True:
                     while len(workers) < jobs and len(summary.findings) < most_findings:
-                        chunk = deque(
-                            seed for _, seed in zip(range(target.chunk), seeds, strict=False)
-                        )
+                        chunk = deque(islice(seeds, target.chunk))
                         if not chunk:
                             break
                         workers.append(_forked(target, Path(place), chunk, ready))

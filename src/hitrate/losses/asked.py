@@ -12,6 +12,9 @@ from hitrate.probability import log_class_probabilities
 from hitrate.probability.accuracy import log_p_of_target
 from hitrate.probability.arguments import Core
 
+# Ways that hold a dozen tensors of the logits' size; others hold more.
+LIGHT = ("closed_form", "gridded", "two_classes", "kernel", "softmax")
+
 
 class Asked(NamedTuple):
     """Logits, target, and the arguments of `exact_loss`, gathered."""
@@ -27,13 +30,14 @@ class Asked(NamedTuple):
 
 
 def step_by_step(
-    batch: Batch, sigma: float | Tensor, link: Link, core: Core, *, each_class: bool = False
+    batch: Batch, sigma: float | Tensor, link: Link, core: Core, *, way: str = ""
 ) -> Tensor:
     """log p, its link, and cross entropy's options, one after the other.
 
-    Torch differentiates this as often as asked. `each_class` says that classes as targets share
+    Torch differentiates this as often as asked. On the `way` each_class classes as targets share
     nothing, and go one by one.
     """
+    each_class, is_heavy = way == "each_class", way not in LIGHT
     # One sigma for each row goes with them.
     beside = _as_rows(sigma, batch) if isinstance(sigma, Tensor) else None
 
@@ -47,7 +51,7 @@ def step_by_step(
     if link.of_batch or link.formula is None:
         pool = link.pool if link.of_batch else None
         after = None if link.of_batch else link
-        return batch.loss(log_p, of_classes, pool, link=after, beside=beside)
+        return batch.loss(log_p, of_classes, pool, link=after, beside=beside, is_heavy=is_heavy)
 
     def linked(*given: Tensor) -> Tensor:
         return link(log_p(*given))
@@ -56,7 +60,7 @@ def step_by_step(
         return link(log_p_of_classes(*given))
 
     every = EachClass(linked) if each_class else linked_classes
-    return batch.loss(linked, every, beside=beside)
+    return batch.loss(linked, every, beside=beside, is_heavy=is_heavy)
 
 
 def _as_rows(sigma: Tensor, batch: Batch) -> Tensor:

@@ -18,9 +18,9 @@ from hitrate.probability.dispatch import is_transformed
 from hitrate.probability.execution import GPU_BLOCK, block_size, full_precision, has_values, within
 
 # Logits up to which a dozen tensors of their size are no matter.
-FEW = 2**14
-# Pieces that logits are taken in at the least; shares of them that a buffer of integrals may take.
-PIECES, SHARES = 4, 8
+FEW = 2**15
+# Elements of a piece of integrals, which hold more, and bytes of a buffer of theirs, at the least.
+LEAST, LEAST_BYTES = 2**12, 2**16
 
 
 class Piece(NamedTuple):
@@ -34,8 +34,11 @@ class Piece(NamedTuple):
 OfPiece = Callable[..., Tensor]
 
 
-def pieces_of(logits: Tensor, *, each_class: bool) -> list[Piece] | None:
-    """How to take logits (R, C) apart; None to take them whole."""
+def pieces_of(logits: Tensor, *, each_class: bool, is_heavy: bool) -> list[Piece] | None:
+    """How to take logits (R, C) apart; None to take them whole.
+
+    Heavy is what holds several dozen tensors of a piece's size.
+    """
     if not has_values(logits) or torch.compiler.is_compiling() or is_transformed(logits):
         return None
     rows, classes = logits.shape
@@ -43,7 +46,8 @@ def pieces_of(logits: Tensor, *, each_class: bool) -> list[Piece] | None:
     if not rows or logits.numel() * copies <= FEW:
         return None
     if logits.is_cpu:
-        most = min(4 * block_size(), max(FEW // 2, logits.numel() // PIECES))
+        least, shares = (LEAST, 8) if is_heavy else (FEW, 4)
+        most = min(4 * block_size(), max(least, logits.numel() // shares))
     else:
         most = GPU_BLOCK
         if logits.numel() * copies <= most:
@@ -208,7 +212,7 @@ def _leaves(piece: Piece, tensors: Sequence[Tensor], wanted: Sequence[bool]) -> 
 @contextmanager
 def _limited(logits: Tensor) -> Iterator[None]:
     """A block in which integrals' buffers are small beside the logits, and sums are precise."""
-    share = max(FEW // 2, logits.numel() // SHARES)
+    share = max(LEAST_BYTES, logits.numel() * logits.element_size() // 4)
     with within(share if logits.is_cpu else None), full_precision(logits):
         yield
 

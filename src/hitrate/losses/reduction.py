@@ -137,6 +137,7 @@ class Batch:
         *,
         link: Callable[[Tensor], Tensor] | None = None,
         beside: Tensor | None = None,
+        is_heavy: bool = False,
     ) -> Tensor:
         """Apply a rule to the rows and reduce, as cross entropy does.
 
@@ -146,14 +147,14 @@ class Batch:
 
         Many rows are taken in pieces, so nothing that the rule keeps to itself may want a
         gradient; `beside` may, with a row (R, ...) for each of them. A `pool`, and a `link` of what
-        the rule says, may be anything: they get all rows.
+        the rule says, may be anything: they get all rows. Heavy is a rule of integrals.
         """
         rule = BatchRule(self, of_target, of_classes)
         beside_rows = () if beside is None else (beside,)
         pieces = None
         if not self._wants_more():
             each_class = rule.of_all and isinstance(of_classes, EachClass)
-            pieces = pieces_of(self.logits, each_class=each_class)
+            pieces = pieces_of(self.logits, each_class=each_class, is_heavy=is_heavy)
         with full_precision(self.logits):
             tensors = (self.logits, *beside_rows)
             if pool is None and link is None and pieces is not None:

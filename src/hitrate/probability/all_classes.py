@@ -17,8 +17,8 @@ from torch import Tensor
 
 from hitrate.probability import arguments
 from hitrate.probability.dispatch import HAS_TRITON, KERNEL_DTYPES, is_transformed
-from hitrate.probability.execution import block_size, full_precision, is_eager_cpu, parts
-from hitrate.probability.margins import FARTHEST, FARTHEST_ANYWHERE
+from hitrate.probability.execution import full_precision, parts, parts_of_row
+from hitrate.probability.margins import FARTHEST, FARTHEST_ANYWHERE, scaled_down
 from hitrate.probability.methods import class_nodes
 from hitrate.probability.noises import Noise
 from hitrate.probability.sharded import by_rows, is_sharded
@@ -137,7 +137,11 @@ def _by_torch(scores: Tensor, scale: Tensor, kind: Noise) -> Tensor:
         # is, and must not give it a NaN gradient; a row with nothing else is undefined.
         top = scores.detach().amax(1, keepdim=True)
         out = torch.isneginf(scores) & ~torch.isneginf(top)
-        scaled = ((scores.masked_fill(out, 0.0) - top) / scale).masked_fill(out, -torch.inf)
+        learned = scale.requires_grad or is_transformed(scale)
+        # A difference may be beyond all numbers too.
+        lowest = torch.finfo(scores.dtype).min
+        below = (scores.masked_fill(out, 0.0) - top).clamp(min=lowest).masked_fill(out, 0.0)
+        scaled = scaled_down(below, scale, learned=learned).masked_fill(out, -torch.inf)
         if kind.closed_form_of_classes is not None:
             closed: Tensor = kind.closed_form_of_classes(scaled)
             return closed
@@ -254,14 +258,12 @@ class LogClassProbabilities(torch.autograd.Function):
         v = grad.masked_fill(out, 0.0)
         v = (v - ratio * v.gather(1, top)).scatter(1, top, 0.0)
         is_last = not torch.is_grad_enabled() and not is_transformed(grad)
-        if is_last and is_eager_cpu(scaled):
-            found = torch.empty_like(scaled)
-            for part in parts(scaled, scaled.shape[1] * u.shape[1]):
-                of_part = (t[part] for t in (v, below, u, log_step, highest, total))
-                found[part] = _product(*of_part, ctx.noise)
-            return found, None
         products = []
         for part in parts(scaled, scaled.shape[1] * u.shape[1]):
+            if is_last and len(parts_of_row(u.shape[1], scaled.shape[1], scaled[part])) > 1:
+                of_part = (t[part] for t in (v, below, u, log_step, highest, total))
+                products.append(_product(*of_part, ctx.noise))
+                continue
             weights, hazard = _weights(below[part], u[part], log_step[part], ctx.noise)
             pull = (weights * v[part][:, :, None]).sum(1, keepdim=True)  # (rows, 1, K)
             steepness = hazard.sum(1, keepdim=True)
@@ -319,7 +321,7 @@ def _log_sum_exp(below: Tensor, u: Tensor, log_step: Tensor, noise: Noise) -> tu
     """
     highest = torch.full_like(below, -torch.inf)
     total = torch.zeros_like(below)
-    for some in _nodes_at_once(below, u):
+    for some in parts_of_row(u.shape[1], below.numel(), below):
         log_terms, _ = _log_terms(below, u[:, some], log_step[:, some], noise)
         higher = torch.maximum(highest, log_terms.amax(2))
         total = total.mul_((highest - higher).exp_())
@@ -339,7 +341,7 @@ def _product(
 ) -> Tensor:
     """J^T v of math (26) for some rows, some nodes at a time."""
     found, share = torch.zeros_like(v), v / total
-    for some in _nodes_at_once(below, u):
+    for some in parts_of_row(u.shape[1], below.numel(), below):
         log_terms, log_hazard = _log_terms(below, u[:, some], log_step[:, some], noise)
         # Times v, and so what each class pulls at each node.
         pull = log_terms.sub_(highest[:, :, None]).exp_().mul_(share[:, :, None])
@@ -348,15 +350,6 @@ def _product(
         steepness, pulled = (part.sum(1, keepdim=True) for part in (hazard, pull))
         found += pull.mul_(steepness).sum(2) - hazard.mul_(pulled).sum(2)
     return found
-
-
-def _nodes_at_once(below: Tensor, u: Tensor) -> list[slice]:
-    """Slices of the nodes, as many of which as a buffer has room for; one slice elsewhere."""
-    count = u.shape[1]
-    size = block_size() // max(below.numel(), 1) or 1
-    if not is_eager_cpu(below) or size >= count:
-        return [slice(0, count)]
-    return [slice(start, start + size) for start in range(0, count, size)]
 
 
 def _weights(below: Tensor, u: Tensor, log_step: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:

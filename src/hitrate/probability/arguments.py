@@ -133,9 +133,14 @@ def sigma_of(sigma: float | Tensor, logits: Tensor, call: object) -> Tensor:
             f"{call}: sigma must be a number or have shape (), (N,), (N, 1), or for one per class "
             f"(1, C) or (N, C), with logits {tuple(logits.shape)}; got {tuple(sigma.shape)}"
         )
-    wrong = _first(sigma, lambda s: (s <= 0) | torch.isinf(s))
+    wrong = _first(sigma, lambda s: ~((s > 0) & (s < math.inf)))
     if wrong is not None:
         raise ValueError(f"{call}: sigma must be positive and finite, got {wrong}")
+    if sigma.dtype == torch.float64 and logits.dtype == torch.float32:
+        limits = torch.finfo(logits.dtype)
+        wrong = _first(sigma, lambda s: (s < limits.tiny) | (s > limits.max))
+        if wrong is not None:
+            raise ValueError(f"{call}: {logits.dtype} cannot hold sigma, got {wrong!r}")
     return column.to(logits.dtype)
 
 

@@ -18,6 +18,9 @@ from hitrate.probability.margins import Margins
 from hitrate.probability.methods.general_quadrature import hessian_product
 from hitrate.probability.noises import Noise
 
+# Above, gradients are numbers unless the target is hopelessly behind.
+SMALL_SIGMA = 1e-20
+
 
 class Margined(NamedTuple):
     """A method: margins' a, and b where there is one sigma per class, to log p and its slopes.
@@ -157,7 +160,7 @@ def _some(
         to_logits, to_sigma = margins.pull_logits_(slope), torch.zeros_like(sigma)
     if steps.anywhere:
         log_p, to_logits, to_sigma = (a.to(logits) for a in (log_p, to_logits, to_sigma))
-    return _mend(logits, target, log_p, to_logits, to_sigma)
+    return _mend(logits, target, sigma, log_p, to_logits, to_sigma)
 
 
 class Slope(torch.autograd.Function):
@@ -258,7 +261,12 @@ def _kept(ctx: Any) -> tuple[tuple[Tensor, ...], float | Tensor | None]:
 
 
 def _mend(
-    logits: Tensor, target: Tensor, log_p: Tensor, to_logits: Tensor, to_sigma: Tensor
+    logits: Tensor,
+    target: Tensor,
+    sigma: Tensor,
+    log_p: Tensor,
+    to_logits: Tensor,
+    to_sigma: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Infinite logits as in cross entropy.
 
@@ -266,6 +274,10 @@ def _mend(
     nothing finite changes that.
     """
     own = logits.gather(1, target[:, None])[:, 0]
+    if not (is_eager_cpu(sigma) and bool((sigma > SMALL_SIGMA).all())):
+        # What is beyond all numbers, times nothing, would not be a number.
+        limit = torch.finfo(to_logits.dtype).max / 4
+        to_logits, to_sigma = (a.clamp(-limit, limit) for a in (to_logits, to_sigma))
     # Every case below shows in the target's logit or in log p, margins being clipped at -1e15.
     if is_eager_cpu(logits) and bool((torch.isfinite(own) & (log_p > -1e14)).all()):
         return log_p, to_logits, to_sigma

@@ -49,29 +49,43 @@ def double(a: Tensor) -> Tensor:
     return a if a.device.type == "mps" else a.double()
 
 
-class Limit(threading.local):
-    """Elements that a thread's buffers have at the most, if there is not to be more memory."""
+def block_size() -> int:
+    """Elements of one buffer: as many as keep every thread busy and stay in the cache."""
+    return BLOCK * torch.get_num_threads()
 
-    elements: int | None = None
+
+class Limit(threading.local):
+    """Bytes that a thread's buffers have at the most where there is not to be more memory."""
+
+    bytes: int | None = None
 
 
 LIMIT = Limit()
 
 
 @contextmanager
-def within(elements: int | None) -> Iterator[None]:
-    """A block in which buffers on a CPU have no more elements; None for as many as are quick."""
-    before, LIMIT.elements = LIMIT.elements, elements
+def within(size: int | None) -> Iterator[None]:
+    """A block in which a row that needs larger buffers than so many bytes is worked on in parts."""
+    before, LIMIT.bytes = LIMIT.bytes, size
     try:
         yield
     finally:
-        LIMIT.elements = before
+        LIMIT.bytes = before
 
 
-def block_size() -> int:
-    """Elements of one buffer: as many as keep every thread busy and stay in the cache."""
-    quick = BLOCK * torch.get_num_threads()
-    return quick if LIMIT.elements is None else min(quick, LIMIT.elements)
+def parts_of_row(count: int, width: int, a: Tensor) -> list[slice]:
+    """Slices of `count` things that take `width` elements each of a buffer, of all rows of `a`.
+
+    Several rows, of which there are no more than fit, and whatever a compiler sees, get one slice.
+    """
+    one = len(a) == 1 and has_values(a) and not torch.compiler.is_compiling()
+    if not one:
+        return [slice(0, count)]
+    most = block_size() if a.device.type == "cpu" else GPU_BLOCK
+    if LIMIT.bytes is not None and a.device.type == "cpu":
+        most = min(most, LIMIT.bytes // a.element_size())
+    size = most // max(width, 1) or 1
+    return [slice(start, start + size) for start in range(0, count, size)]
 
 
 def blocks(a: Tensor, width: int) -> list[slice]:

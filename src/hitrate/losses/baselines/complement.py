@@ -190,7 +190,7 @@ def _of_classes(rows: Tensor) -> Tensor:
     shifted = rows - rows.gather(1, top[:, None]).detach()
     part = shifted.exp()
     # A class without probability adds nothing, and must not add 0 times infinity.
-    turned = part * shifted.masked_fill(torch.isneginf(shifted), 0.0)
+    turned = part * shifted.masked_fill(part == 0, 0.0)
     rest = part.sum(1, keepdim=True) - part.scatter(1, top[:, None], 0.0)
     negative_entropy = (
         turned.sum(1, keepdim=True) - turned.scatter(1, top[:, None], 0.0)

@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from hitrate.probability import normal as normal_distribution
-from hitrate.probability.execution import is_eager_cpu, parts
+from hitrate.probability.execution import is_eager_cpu, parts, parts_of_row
 from hitrate.probability.methods.general_quadrature import (
     EVEN,
     NARROWING,
     PANEL_WIDTH,
-    at_once,
     equal_parts,
     nearest,
     panel_nodes,
@@ -123,14 +122,14 @@ def _panels(below: Tensor, out: Tensor, noise: Noise) -> Tensor:
 def _peaks(below: Tensor, out: Tensor, noise: Noise, u: Tensor) -> tuple[Tensor, Tensor]:
     """Where the integrand of each class is highest, and how wide it is there: (N, C)."""
     height: Tensor | float = 0.0
-    some_at_once = at_once(below.shape[1], u.numel(), u)
-    for some in some_at_once:
+    some_classes = parts_of_row(below.shape[1], u.numel(), u)
+    for some in some_classes:
         log_cdf, log_hazard = noise.log_cdf_and_log_hazard(below[:, some, None] + u[:, None, :])
         height = height + log_cdf.sum(1, keepdim=True)
     width = noise.shape.width
     found = []
-    for some in some_at_once:
-        if len(some_at_once) > 1:
+    for some in some_classes:
+        if len(some_classes) > 1:
             x = below[:, some, None] + u[:, None, :]
             log_hazard = noise.log_cdf_and_log_hazard(x)[1]
         found.append(peak_of(u[:, None, :], log_hazard + height, width))

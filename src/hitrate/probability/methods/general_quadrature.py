@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hitrate.probability.execution import GPU_BLOCK, block_size, has_values, is_eager_cpu, parts
+from hitrate.probability.execution import is_eager_cpu, parts, parts_of_row
 from hitrate.probability.margins import FARTHEST_ANYWHERE
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _integrate(
     # The sums are in units of e^top, the largest term so far.
     top = torch.full_like(a[:, :1], -math.inf)
     total, missed = torch.zeros_like(top), torch.zeros_like(top)
-    for some in at_once(rule.t.shape[1], a.numel(), a):
+    for some in parts_of_row(rule.t.shape[1], a.numel(), a):
         t, weight = rule.t[:, some], rule.weight[:, some]
         log_cdf, log_hazard = noise.log_cdf_and_log_hazard(_at(a, b, t))  # (n, C, k)
         height, log_density = log_cdf.sum(1), noise.log_density(t)
@@ -130,22 +130,12 @@ def _integrate(
     return log_p[:, 0], slope_a, None if slope_b is None else slope_b.mul_(scale)
 
 
-def at_once(count: int, width: int, like: Tensor) -> list[slice]:
-    """Slices of so many things that take buffers of `width` each; all of them for a compiler."""
-    if torch.compiler.is_compiling():
-        return [slice(0, count)]
-    size = 3 * (block_size() if is_eager_cpu(like) else GPU_BLOCK) // (2 * max(width, 1))
-    if size >= count or not has_values(like):
-        return [slice(0, count)]
-    return [slice(start, start + max(size, 1)) for start in range(0, count, max(size, 1))]
-
-
 def _heights(
     a: Tensor, b: Tensor | None, slant: Tensor, noise: Noise, t: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Sum of log F over classes at t (n, K), and the largest log of their slopes in t."""
     height = steep = None
-    for some in at_once(a.shape[1], t.numel(), a):
+    for some in parts_of_row(a.shape[1], t.numel(), a):
         inner = None if b is None else b[:, some]
         log_cdf, log_hazard = noise.log_cdf_and_log_hazard(_at(a[:, some], inner, t))
         if b is not None:
@@ -160,7 +150,7 @@ def _heights(
 def nearest(t: Tensor, tie: Tensor, width: Tensor) -> Tensor:
     """The least square of a distance from t (n, K) to a tie, or its width where that is more."""
     least = None
-    for some in at_once(tie.shape[1], t.numel(), tie):
+    for some in parts_of_row(tie.shape[1], t.numel(), tie):
         near = ((t[:, None, :] - tie[:, some, None]) / EVEN).square_()
         own = near.add_(width[:, some].square()[:, :, None]).amin(1)
         least = own if least is None else torch.minimum(least, own)
@@ -283,7 +273,7 @@ def peak_of(t: Tensor, log_integrand: Tensor, widest: float) -> tuple[Tensor, Te
     left, top, right = (level.gather(-1, best + k) for k in (-1, 0, 1))
     rise = (top - left) / (at - before).clamp_min(1e-30)
     fall = (top - right) / (after - at).clamp_min(1e-30)
-    curvature = (2 * (rise + fall) / (after - before)).clamp_min(1e-30)
+    curvature = (2 * (rise + fall) / (after - before).clamp_min(1e-30)).clamp_min(1e-30)
     # The slope of the parabola halfway between the first two points leads to its highest.
     place = (0.5 * (before + at) + rise / curvature).clamp(before, after)
     return place, curvature.rsqrt().clamp_max(widest)
@@ -325,7 +315,7 @@ def _spread(
     u = torch.linspace(0.0, 1.0, points, dtype=low.dtype, device=low.device)
     found = []
     for place, width in places:
-        scale = EVEN * width
+        scale = EVEN * width.clamp_min(1e-30)
         first, last = torch.asinh((low - place) / scale), torch.asinh((high - place) / scale)
         found.append(place + scale * torch.sinh(first + (last - first) * u))
     return torch.cat(found, 1).clamp(low, high).sort(1)[0]

@@ -19,7 +19,14 @@ import torch
 from torch import Tensor
 
 from hitrate.probability import normal
-from hitrate.probability.execution import block_size, blocks, double, is_eager_cpu, row_parts
+from hitrate.probability.execution import (
+    block_size,
+    blocks,
+    double,
+    is_eager_cpu,
+    parts_of_row,
+    row_parts,
+)
 from hitrate.probability.normal import LOG_SQRT_2PI, SQRT_HALF
 
 # Most steps of the search for a row's peak; one is enough unless thousands of rivals are ahead.
@@ -153,7 +160,10 @@ def _nodes_at_once(z: Tensor, nodes: int) -> int:
     """As many as a block holds; all for a compiler, which fuses them; one by one on a GPU."""
     if torch.compiler.is_compiling():
         return nodes
-    return block_size() // z.numel() or 1 if is_eager_cpu(z) else 1
+    if not is_eager_cpu(z):
+        return 1
+    some = parts_of_row(nodes, z.numel(), z)[0]
+    return block_size() // z.numel() or 1 if len(z) > 1 else some.stop
 
 
 def _nearby(z: Tensor) -> tuple[Tensor, Tensor]:
