@@ -187,13 +187,15 @@ class Losses(Target):
             "link": link,
         }
         may_complain = False
-        kind = draw.choice(("number", "number", "number", "row", "class", "tensor", "wrong", ""))
+        kind = draw.choice(
+            (*5 * ("number",), *2 * ("row",), *2 * ("tensor",), "class", "wrong", "")
+        )
         sigma = draw.choice(SIGMAS)
         if kind == "number":
             arguments["sigma"] = sigma
         elif kind == "tensor":
             arguments["sigma"] = torch.tensor(sigma, requires_grad=draw.random() < 0.5)
-        elif kind in ("row", "class") and self._layout_of_rows(rows):
+        elif kind in ("row", "class") and rows:
             shape = (rows,) if kind == "row" else (draw.choice((1, rows)), classes)
             spread = torch.rand(shape, generator=generator).sub(0.5).mul(draw.choice((0, 2, 8)))
             each = draw.choice((1.0, 1.0, 0.3, 1e-4, 1e4, 1e-30, 1e30)) * spread.exp()
@@ -213,11 +215,7 @@ class Losses(Target):
         if draw.random() < 0.2:
             arguments["method"] = draw.choice(("quadrature", "gridded"))
             may_complain = may_complain or arguments["method"] == "gridded"
-        # Single precision cannot hold the first and the last of these beside logits.
         return arguments, may_complain
-
-    def _layout_of_rows(self, rows: int) -> bool:
-        return rows > 0
 
     def _number(self, draw: random.Random, value: float) -> Any:
         """As it is, or as a schedule has it."""

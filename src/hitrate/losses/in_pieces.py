@@ -27,7 +27,7 @@ class Piece(NamedTuple):
     """Rows, and of them the classes that are targets in turn; None for all at once."""
 
     rows: slice
-    classes: slice | None = None
+    classes: slice | Tensor | None = None
 
 
 # Losses (n,) of a piece, from the piece's rows of each tensor.

@@ -265,11 +265,15 @@ class BatchRule:
 
     def rows(self, piece: Piece, logits: Tensor, *beside: Tensor) -> Tensor:
         """Losses (n,) of a piece."""
-        terms = self.terms(piece, logits, *beside)
         coefficient = self.coefficient(piece.rows)
         if coefficient is not None and piece.classes is not None:
             coefficient = coefficient[:, piece.classes]
-        return self.summed(terms, coefficient, piece.rows)
+            if coefficient.is_cpu:
+                # Classes without a part need not be looked at, which is most of sparse targets.
+                some = coefficient[0].nonzero()[:, 0]
+                coefficient = coefficient[:, some]
+                piece = piece._replace(classes=some + piece.classes.start)
+        return self.summed(self.terms(piece, logits, *beside), coefficient, piece.rows)
 
 
 @dataclass(frozen=True)
@@ -282,9 +286,11 @@ class EachClass:
         """With all classes in turn."""
         return self.some(rows, slice(None), *beside)
 
-    def some(self, rows: Tensor, classes: slice, *beside: Tensor) -> Tensor:
+    def some(self, rows: Tensor, classes: slice | Tensor, *beside: Tensor) -> Tensor:
         """With some of the classes (n, c)."""
         every = torch.arange(rows.shape[1], device=rows.device)[classes]
+        if not len(every):
+            return rows.new_zeros(len(rows), 0)
         copies = (tensor.repeat_interleave(len(every), 0) for tensor in (rows, *beside))
         first, *others = copies
         return self.of_target(first, every.repeat(len(rows)), *others).view(len(rows), len(every))

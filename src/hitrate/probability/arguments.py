@@ -136,6 +136,9 @@ def sigma_of(sigma: float | Tensor, logits: Tensor, call: object) -> Tensor:
     wrong = _first(sigma, lambda s: ~((s > 0) & (s < math.inf)))
     if wrong is not None:
         raise ValueError(f"{call}: sigma must be positive and finite, got {wrong}")
+    if not is_eager_cpu(sigma) or torch._C._are_functorch_transforms_active():
+        # Where looking is not free, what would be refused makes the result no number.
+        column = torch.where((column > 0) & (column < math.inf), column, math.nan)
     if sigma.dtype == torch.float64 and logits.dtype == torch.float32:
         limits = torch.finfo(logits.dtype)
         wrong = _first(sigma, lambda s: (s < limits.tiny) | (s > limits.max))
@@ -181,7 +184,7 @@ def _first(values: Tensor, is_wrong: Callable[[Tensor], Tensor]) -> float | None
         return None
     wrong = is_wrong(values)
     try:
-        return float(values[wrong][0]) if bool(wrong.any()) else None
+        return float(values.detach()[wrong][0]) if bool(wrong.any()) else None
     except RuntimeError:
         # Inside vmap a value cannot be looked at.
         return None
