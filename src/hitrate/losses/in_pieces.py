@@ -46,7 +46,7 @@ def pieces_of(logits: Tensor, *, each_class: bool, is_heavy: bool) -> list[Piece
     if not rows or logits.numel() * copies <= FEW:
         return None
     if logits.is_cpu:
-        least, shares = (LEAST, 8) if is_heavy else (FEW, 4)
+        least, shares = (LEAST, 8) if is_heavy else (FEW // 2, 4)
         most = min(4 * block_size(), max(least, logits.numel() // shares))
     else:
         most = GPU_BLOCK

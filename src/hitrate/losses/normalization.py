@@ -91,12 +91,13 @@ def _is_large(finite: Tensor, group: dist.ProcessGroup | None, is_steep: bool) -
     """Whether sums may be beyond the dtype's numbers, and float64 serves this process alone."""
     if has_others(group) or is_sharded(finite) or torch.compiler.is_compiling():
         return False
-    if finite.dtype == torch.float64 and is_steep:
-        return False
-    if is_steep or not is_eager_cpu(finite) or is_transformed(finite) or not finite.numel():
-        return finite.dtype == torch.float32 and finite.device.type != "mps"
+    is_single = finite.dtype == torch.float32
+    if not finite.numel() or finite.device.type == "mps" or (is_single and is_steep):
+        return is_single and finite.device.type != "mps"
+    if not is_eager_cpu(finite) or is_transformed(finite):
+        return is_single
     largest = float(finite.detach().abs().amax())
-    return largest > (1e15 if finite.dtype == torch.float32 else LARGEST_COUNTED)
+    return largest > (1e15 if is_single else LARGEST_COUNTED)
 
 
 def has_others(group: dist.ProcessGroup | None) -> bool:

@@ -266,7 +266,7 @@ class BatchRule:
     def rows(self, piece: Piece, logits: Tensor, *beside: Tensor) -> Tensor:
         """Losses (n,) of a piece."""
         coefficient = self.coefficient(piece.rows)
-        if coefficient is not None and piece.classes is not None:
+        if coefficient is not None and isinstance(piece.classes, slice):
             coefficient = coefficient[:, piece.classes]
             if coefficient.is_cpu:
                 # Classes without a part need not be looked at, which is most of sparse targets.

@@ -261,8 +261,9 @@ class LogClassProbabilities(torch.autograd.Function):
         products = []
         for part in parts(scaled, scaled.shape[1] * u.shape[1]):
             if is_last and len(parts_of_row(u.shape[1], scaled.shape[1], scaled[part])) > 1:
-                of_part = (t[part] for t in (v, below, u, log_step, highest, total))
-                products.append(_product(*of_part, ctx.noise))
+                sums = highest[part], total[part]
+                of_part = v[part], below[part], u[part], log_step[part]
+                products.append(_product(*of_part, *sums, ctx.noise))
                 continue
             weights, hazard = _weights(below[part], u[part], log_step[part], ctx.noise)
             pull = (weights * v[part][:, :, None]).sum(1, keepdim=True)  # (rows, 1, K)
@@ -276,7 +277,7 @@ class ForwardModeLogClassProbabilities(LogClassProbabilities):
     """The same with forward mode, whose presence keeps torch.compile from tracing a function."""
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, _: Any) -> tuple[Tensor, None, None]:
+    def jvp(ctx: Any, tangent: Tensor, _: Any) -> tuple[Tensor | None, ...]:
         # J v of math (26).
         scaled, log_p, u, log_step, *_ = ctx.saved_tensors
         below, out = _below(scaled, ctx.noise)

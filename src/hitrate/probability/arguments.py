@@ -13,6 +13,11 @@ from torch import Tensor
 from hitrate.probability.execution import is_eager_cpu
 from hitrate.probability.noises import NOISES, Noise
 
+# Sigmas by which logits and gradients may be divided, and by their squares in float64.
+SIGMAS = {
+    torch.float32: (torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max),
+    torch.float64: (1e-150, 1e150),
+}
 INDEX_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
@@ -117,8 +122,8 @@ def sigma_of(sigma: float | Tensor, logits: Tensor, call: object) -> Tensor:
     if not isinstance(sigma, Tensor):
         if not is_number(sigma) or not 0 < sigma < math.inf:
             raise ValueError(f"{call}: sigma must be a positive number, got {sigma!r}")
-        limits = torch.finfo(logits.dtype)
-        if not limits.tiny <= sigma <= limits.max:
+        least, most = SIGMAS[logits.dtype]
+        if not least <= sigma <= most:
             raise ValueError(f"{call}: {logits.dtype} cannot hold sigma, got {sigma!r}")
         return logits.new_full((), float(sigma)).expand(rows, 1)
     if sigma.numel() == 1:
@@ -139,9 +144,9 @@ def sigma_of(sigma: float | Tensor, logits: Tensor, call: object) -> Tensor:
     if not is_eager_cpu(sigma) or torch._C._are_functorch_transforms_active():
         # Where looking is not free, what would be refused makes the result no number.
         column = torch.where((column > 0) & (column < math.inf), column, math.nan)
-    if sigma.dtype == torch.float64 and logits.dtype == torch.float32:
-        limits = torch.finfo(logits.dtype)
-        wrong = _first(sigma, lambda s: (s < limits.tiny) | (s > limits.max))
+    least, most = SIGMAS[logits.dtype]
+    if sigma.dtype == torch.float64:
+        wrong = _first(sigma, lambda s: (s < least) | (s > most))
         if wrong is not None:
             raise ValueError(f"{call}: {logits.dtype} cannot hold sigma, got {wrong!r}")
     return column.to(logits.dtype)

@@ -86,7 +86,7 @@ def general_quadrature(
         inner = None if b is None else b[part]
         rule = rule_of(a[part], inner, noise, nodes=nodes, dtype=dtype)
         log_p[part], slope_a[part], found_b = _integrate(a[part], inner, noise, rule)
-        if slope_b is not None:
+        if slope_b is not None and found_b is not None:
             slope_b[part] = found_b
     # Without a rival the integrand of 1 - p is nowhere, and the target has won.
     won = without_rival(a)
