@@ -13,5 +13,6 @@ seeds alone:
 # Module and class of each target; a module's name is none of the standard library's.
 TARGETS = {
     "bad_files": ("fuzz.bad_files", "BadFiles"),
+    "losses": ("fuzz.losses", "Losses"),
     "model_folders": ("fuzz.model_folders", "ModelFolders"),
 }

@@ -7,10 +7,13 @@ from typing import NamedTuple
 from torch import Tensor
 
 from hitrate.links import Link
-from hitrate.losses.reduction import Batch, Options, each_class_as_target
+from hitrate.losses.reduction import Batch, EachClass, Options
 from hitrate.probability import log_class_probabilities
 from hitrate.probability.accuracy import log_p_of_target
 from hitrate.probability.arguments import Core
+
+# Ways that hold a dozen tensors of the logits' size; others hold more.
+LIGHT = ("closed_form", "gridded", "two_classes", "kernel", "softmax")
 
 
 class Asked(NamedTuple):
@@ -27,27 +30,42 @@ class Asked(NamedTuple):
 
 
 def step_by_step(
-    batch: Batch, sigma: float | Tensor, link: Link, core: Core, *, each_class: bool = False
+    batch: Batch, sigma: float | Tensor, link: Link, core: Core, *, way: str = ""
 ) -> Tensor:
     """log p, its link, and cross entropy's options, one after the other.
 
-    Torch differentiates this as often as asked. `each_class` says that classes as targets share
+    Torch differentiates this as often as asked. On the `way` each_class classes as targets share
     nothing, and go one by one.
     """
+    each_class, is_heavy = way == "each_class", way not in LIGHT
+    # One sigma for each row goes with them.
+    beside = _as_rows(sigma, batch) if isinstance(sigma, Tensor) else None
 
-    def log_p(rows: Tensor, y: Tensor, sigma: float | Tensor = sigma) -> Tensor:
-        return log_p_of_target(rows, y, sigma, core)
+    def log_p(rows: Tensor, y: Tensor, scale: float | Tensor = sigma) -> Tensor:
+        return log_p_of_target(rows, y, scale, core)
 
-    def log_p_of_classes(rows: Tensor) -> Tensor:
-        if not each_class:
-            return log_class_probabilities(rows, sigma, noise=core.noise)
-        each = sigma
-        if isinstance(sigma, Tensor) and sigma.dim() and sigma.shape[0] == rows.shape[0]:
-            each = sigma.repeat_interleave(rows.shape[1], 0)
-        return each_class_as_target(lambda copies, y: log_p(copies, y, each))(rows)
+    def log_p_of_classes(rows: Tensor, scale: float | Tensor = sigma) -> Tensor:
+        return log_class_probabilities(rows, scale, noise=core.noise)
 
-    if link.of_batch:
-        return batch.loss(log_p, log_p_of_classes, link.pool)
-    return batch.loss(
-        lambda rows, y: link(log_p(rows, y)), lambda rows: link(log_p_of_classes(rows))
-    )
+    of_classes = EachClass(log_p) if each_class else log_p_of_classes
+    if link.of_batch or link.formula is None:
+        pool = link.pool if link.of_batch else None
+        after = None if link.of_batch else link
+        return batch.loss(log_p, of_classes, pool, link=after, beside=beside, is_heavy=is_heavy)
+
+    def linked(*given: Tensor) -> Tensor:
+        return link(log_p(*given))
+
+    def linked_classes(*given: Tensor) -> Tensor:
+        return link(log_p_of_classes(*given))
+
+    every = EachClass(linked) if each_class else linked_classes
+    return batch.loss(linked, every, beside=beside, is_heavy=is_heavy)
+
+
+def _as_rows(sigma: Tensor, batch: Batch) -> Tensor:
+    """With one row for each of the batch's (R, 1) or (R, C), checked later."""
+    rows = batch.logits.shape[0]
+    if sigma.dim() < 2:
+        sigma = sigma.reshape(-1, 1)
+    return sigma.expand(rows, -1) if sigma.shape[0] == 1 else sigma

@@ -48,7 +48,7 @@ class ExactLoss(LinkLoss):
         given with each call, one per target, as from a learned head. Its gradient flows.
     margin : float, optional
         Distances :math:`\mu_y - \mu_i` are clipped at this value from above. With probability
-        targets or smoothing a margin costs C times as much.
+        targets or smoothing a margin takes C times as long, for each class that has a part.
     normalize : bool
         Standardise the logits over the (global) batch first: see `normalize_logits`. Under
         torch.distributed a collective call.

@@ -216,6 +216,11 @@ def _classes(
 def _softmax(logits: Tensor, classes: Array, sigma: float) -> tuple[Array, Tensor, Array]:
     """log p (N,), and two factors of its gradient: one per class (N, C), and one per row (N,)."""
     scores = logits if sigma == 1 else logits / sigma
+    if sigma < 1 and not bool(torch.isfinite(scores.abs().amax())):
+        # Only differences count, and those from the highest are no larger than they have to be.
+        below = logits - logits.amax(1, keepdim=True)
+        lowest = torch.finfo(logits.dtype).min / 4
+        scores = (below / sigma).clamp(min=lowest).where(~torch.isneginf(logits), -torch.inf)
     # Torch shares larger work among threads.
     found = _exponentials(scores) if scores.numel() < BLOCK else None
     is_plain = found is not None

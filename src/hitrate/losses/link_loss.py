@@ -23,8 +23,10 @@ from hitrate.losses.ready import Ready
 from hitrate.losses.reduction import Batch, LossOptions
 from hitrate.losses.way import across, way_of
 from hitrate.probability import class_probabilities
-from hitrate.probability.arguments import Core, is_moving, noise_named
+from hitrate.probability.arguments import Core, is_moving, is_number, noise_named
+from hitrate.probability.autograd import SMALL_SIGMA
 from hitrate.probability.dispatch import Choice, is_transformed
+from hitrate.probability.execution import is_eager_cpu
 from hitrate.probability.noises import GUMBEL
 
 # What a Module keeps of a batch: for kernels, or for few operations on a CPU.
@@ -65,7 +67,12 @@ def link_loss(
     if normalized or not isinstance(asked.logits, Tensor) or asked.logits.dim() != 2:
         batch, rows = _as_rows(asked)
         if normalization is not None and normalized:
-            found = normalize_logits(batch.logits, batch.ignored, normalization.process_group)
+            found = normalize_logits(
+                batch.logits,
+                batch.ignored,
+                normalization.process_group,
+                is_steep=_is_small(asked.sigma),
+            )
             batch, rows = dataclasses.replace(batch, logits=found), rows._replace(logits=found)
     choice = way_of(rows)
     if choice.way == "fused" or choice.at_once:
@@ -81,8 +88,8 @@ def link_loss(
         return loss.reshape(batch.layout) if batch is not None and per_row else loss
     if batch is None:
         batch, rows = _as_rows(asked)
-    rows, each_class = _with_a_number(rows), choice.way == "each_class"
-    return step_by_step(batch, rows.sigma, rows.link, rows.core, each_class=each_class)
+    rows = _with_a_number(rows)
+    return step_by_step(batch, rows.sigma, rows.link, rows.core, way=choice.way)
 
 
 def _with_a_number(asked: Asked) -> Asked:
@@ -93,6 +100,15 @@ def _with_a_number(asked: Asked) -> Asked:
     if torch.compiler.is_compiling() or is_transformed(sigma):
         return asked
     return asked._replace(sigma=float(sigma))
+
+
+def _is_small(sigma: float | Tensor) -> bool:
+    """Whether gradients are near the largest numbers, as far as may be looked at."""
+    if not isinstance(sigma, Tensor):
+        return is_number(sigma) and sigma < SMALL_SIGMA
+    if not is_eager_cpu(sigma) or is_transformed(sigma):
+        return False
+    return bool((sigma < SMALL_SIGMA).any())
 
 
 def _may_fuse(asked: Asked) -> bool:

@@ -13,12 +13,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from hitrate.probability.dispatch import is_transformed
+from hitrate.probability.execution import double, is_eager_cpu
 from hitrate.probability.sharded import is_sharded
 
 __all__ = ["normalize_logits"]
 
 # As in batch normalisation: keeps the slope finite where all logits are equal.
 EPSILON = 1e-5
+# Larger logits count as this, whose squares are numbers of float64.
+LARGEST_COUNTED = 1e140
 
 
 class Normalization(NamedTuple):
@@ -29,7 +33,11 @@ class Normalization(NamedTuple):
 
 
 def normalize_logits(
-    rows: Tensor, ignored: Tensor | None = None, process_group: dist.ProcessGroup | None = None
+    rows: Tensor,
+    ignored: Tensor | None = None,
+    process_group: dist.ProcessGroup | None = None,
+    *,
+    is_steep: bool = False,
 ) -> Tensor:
     r"""Standardise logits (R, C) by one mean and one standard deviation.
 
@@ -41,6 +49,8 @@ def normalize_logits(
     through them to every process: a collective call, which all processes have to make. Under
     `torch.no_grad` each process is on its own. Ignored rows and infinite logits do not count, and
     stay as they are; large finite numbers that stand for "no class" do count, so mask with -inf.
+    Where processes share a batch, and in kernels, squares are those of float32: beyond 1e18 they
+    are no numbers.
 
     Parameters
     ----------
@@ -48,6 +58,8 @@ def normalize_logits(
     ignored : Tensor of bool, shape (R,), optional
     process_group : ProcessGroup, optional
         The processes that share a batch; by default all.
+    is_steep : bool
+        Whether gradients will be so large that their sums want float64.
 
     Returns
     -------
@@ -62,12 +74,30 @@ def normalize_logits(
         counted = counted & ~ignored[:, None]
     # Masked before any arithmetic: an infinite logit times a zero gradient is not a number.
     finite = rows.masked_fill(~counted, 0.0)
+    if _is_large(finite, process_group, is_steep):
+        largest = LARGEST_COUNTED
+        return normalize_logits(
+            double(rows).clamp(-largest, largest).where(counted, double(rows)), ignored
+        ).to(rows.dtype)
     count = counted.sum().to(rows.dtype)
     total, count = _over_processes(torch.stack([finite.sum(), count]), process_group).unbind()
     centred = (finite - total / count.clamp(min=1.0)).masked_fill(~counted, 0.0)
     squares = _over_processes(centred.square().sum(), process_group)
     scale = torch.rsqrt(squares / (count - 1).clamp(min=1.0) + EPSILON)
     return torch.where(counted, centred * scale, rows)
+
+
+def _is_large(finite: Tensor, group: dist.ProcessGroup | None, is_steep: bool) -> bool:
+    """Whether sums may be beyond the dtype's numbers, and float64 serves this process alone."""
+    if has_others(group) or is_sharded(finite) or torch.compiler.is_compiling():
+        return False
+    is_single = finite.dtype == torch.float32
+    if not finite.numel() or finite.device.type == "mps" or (is_single and is_steep):
+        return is_single and finite.device.type != "mps"
+    if not is_eager_cpu(finite) or is_transformed(finite):
+        return is_single
+    largest = float(finite.detach().abs().amax())
+    return largest > (1e15 if is_single else LARGEST_COUNTED)
 
 
 def has_others(group: dist.ProcessGroup | None) -> bool:

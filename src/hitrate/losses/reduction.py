@@ -13,16 +13,17 @@ from typing import NamedTuple, TypedDict
 import torch
 from torch import Tensor
 
+from hitrate.losses.in_pieces import Piece, by_pieces, pieces_of, terms_by_pieces
 from hitrate.probability import arguments
 from hitrate.probability.execution import full_precision
 from hitrate.probability.sharded import everywhere, is_sharded
 
 REDUCTIONS = ("mean", "sum", "none")
 
-# Loss (R,) of rows (R, C) with targets (R,).
-OfTarget = Callable[[Tensor, Tensor], Tensor]
+# Loss (R,) of rows (R, C) with targets (R,), and with what stands beside the rows, if anything.
+OfTarget = Callable[..., Tensor]
 # Losses (R, C) of rows (R, C), with each class in turn as the target.
-OfClasses = Callable[[Tensor], Tensor]
+OfClasses = Callable[..., Tensor]
 # A mean of its own, for a loss that is no sum over rows: of terms, coefficients and their total.
 Pool = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -128,42 +129,61 @@ class Batch:
             f"for each target; got {tuple(value.shape)}"
         )
 
-    def loss(self, of_target: OfTarget, of_classes: OfClasses, pool: Pool | None = None) -> Tensor:
+    def loss(
+        self,
+        of_target: OfTarget,
+        of_classes: OfClasses,
+        pool: Pool | None = None,
+        *,
+        link: Callable[[Tensor], Tensor] | None = None,
+        beside: Tensor | None = None,
+        is_heavy: bool = False,
+    ) -> Tensor:
         """Apply a rule to the rows and reduce, as cross entropy does.
 
         With target probabilities q and class weights w a row costs sum_c w_c q_c loss(row, c).
         Smoothing mixes q with the uniform distribution. The mean divides by the sum of the
         targets' weights for index targets, by the number of rows for probabilities.
+
+        Many rows are taken in pieces, so nothing that the rule keeps to itself may want a
+        gradient; `beside` may, with a row (R, ...) for each of them. A `pool`, and a `link` of what
+        the rule says, may be anything: they get all rows. Heavy is a rule of integrals.
         """
-        smoothing, weight = self.options.label_smoothing, self.options.weight
-        if weight is not None:
-            weight = weight.to(self.logits)
-        coefficient: Tensor | None
+        rule = BatchRule(self, of_target, of_classes)
+        beside_rows = () if beside is None else (beside,)
+        pieces = None
+        if not self._wants_more():
+            each_class = rule.of_all and isinstance(of_classes, EachClass)
+            pieces = pieces_of(self.logits, each_class=each_class, is_heavy=is_heavy)
         with full_precision(self.logits):
-            if self.is_soft or self.options.is_smoothed:
-                terms = of_classes(self.logits)
-                q = self._probabilities(terms, smoothing)
-                coefficient = q if weight is None else q * weight
+            tensors = (self.logits, *beside_rows)
+            if pool is None and link is None and pieces is not None:
+                return self._reduce(by_pieces(rule.rows, pieces, tensors))
+            if pieces is not None:
+                wide = self.logits.shape if rule.of_all else self.logits.shape[:1]
+                terms = terms_by_pieces(rule.terms, pieces, tensors, wide)
             else:
-                terms = of_target(self.logits, self.target)
-                coefficient = None if weight is None else weight[self.target]
-            return self._reduce(terms, coefficient, weight, pool)
+                terms = rule.terms(Piece(slice(None)), *tensors)
+            terms = terms if link is None else link(terms)
+            coefficient = rule.coefficient(slice(None))
+            if pool is not None:
+                return self._pooled(terms, coefficient, pool)
+            return self._reduce(rule.summed(terms, coefficient, slice(None)))
 
-    def _probabilities(self, terms: Tensor, smoothing: float | Tensor) -> Tensor:
-        """Target probabilities (R, C), smoothed."""
-        classes = terms.shape[1]
-        if self.is_soft:
-            q = self.target
-        else:
-            q = torch.zeros_like(terms).scatter(1, self.target[:, None], 1.0)
-        if not self.options.is_smoothed:
-            return q
-        return q * (1 - smoothing) + smoothing / classes
+    def _wants_more(self) -> bool:
+        """Whether a gradient is wanted in something beside the logits and sigma."""
+        others = (self.options.weight, self.options.label_smoothing, self.target)
+        return any(isinstance(other, Tensor) and other.requires_grad for other in others)
 
-    def _total(self, weight: Tensor | None) -> Tensor | int:
+    def _weight(self) -> Tensor | None:
+        weight = self.options.weight
+        return None if weight is None else weight.to(self.logits)
+
+    def _total(self) -> Tensor | int:
         """What the mean divides by."""
         if self.ignored is None:
             return self.logits.shape[0]
+        weight = self._weight()
         if weight is None:
             total = (~self.ignored).sum()
         else:
@@ -173,48 +193,107 @@ class Batch:
         # Smoothing leaves something even where no target has weight; cross entropy says NaN.
         return torch.where(total == 0, torch.nan, total)
 
-    def _reduce(
-        self,
-        terms: Tensor,
-        coefficient: Tensor | None,
-        weight: Tensor | None,
-        pool: Pool | None,
-    ) -> Tensor:
-        """One number, or one per row in the layout of the call; no coefficient stands for 1."""
+    def _pooled(self, terms: Tensor, coefficient: Tensor | None, pool: Pool) -> Tensor:
+        """The batch's own mean of terms; no coefficient stands for 1."""
         reduction = self.options.reduction
-        if pool is not None:
-            if reduction != "mean":
-                raise ValueError(
-                    f"{self.call}: a link of the whole batch has no reduction={reduction!r}; "
-                    "it can only be 'mean'"
-                )
-            coefficient = torch.ones_like(terms) if coefficient is None else coefficient
-            if self.ignored is not None:
-                aside = self.ignored.reshape(-1, *[1] * (terms.dim() - 1))
-                coefficient = coefficient.masked_fill(aside, 0.0)
-            return pool(terms, coefficient, torch.as_tensor(self._total(weight)).to(terms))
-        rows = terms
-        if coefficient is not None:
-            # What has no part in a row adds nothing, be it infinite; cross entropy would say NaN.
-            rows = (terms * coefficient).masked_fill(coefficient == 0, 0.0)
-            rows = rows.sum(1) if rows.dim() == 2 else rows
+        if reduction != "mean":
+            raise ValueError(
+                f"{self.call}: a link of the whole batch has no reduction={reduction!r}; "
+                "it can only be 'mean'"
+            )
+        coefficient = torch.ones_like(terms) if coefficient is None else coefficient
         if self.ignored is not None:
-            # Last, so that what divides by zero does not reach the gradient of ignored rows.
-            rows = rows.masked_fill(self.ignored, 0.0)
+            aside = self.ignored.reshape(-1, *[1] * (terms.dim() - 1))
+            coefficient = coefficient.masked_fill(aside, 0.0)
+        return pool(terms, coefficient, torch.as_tensor(self._total()).to(terms))
+
+    def _reduce(self, rows: Tensor) -> Tensor:
+        """Losses (R,) as one number, or in the layout of the call."""
+        reduction = self.options.reduction
         if reduction == "none":
             return rows.reshape(self.layout)
-        return rows.sum() if reduction == "sum" else rows.sum() / self._total(weight)
+        return rows.sum() if reduction == "sum" else rows.sum() / self._total()
 
 
-def each_class_as_target(of_target: OfTarget) -> OfClasses:
+@dataclass(frozen=True)
+class BatchRule:
+    """A rule for rows with the targets and options of a batch: pieces of its rows."""
+
+    batch: Batch
+    of_target: OfTarget
+    of_classes: OfClasses
+
+    @property
+    def of_all(self) -> bool:
+        """Whether every class of a row is a target, more or less."""
+        return self.batch.is_soft or self.batch.options.is_smoothed
+
+    def terms(self, piece: Piece, logits: Tensor, *beside: Tensor) -> Tensor:
+        """What the rule says of a piece: (n,), or of each of its classes as the target."""
+        if not self.of_all:
+            return self.of_target(logits, self.batch.target[piece.rows], *beside)
+        if piece.classes is None:
+            return self.of_classes(logits, *beside)
+        assert isinstance(self.of_classes, EachClass)
+        return self.of_classes.some(logits, piece.classes, *beside)
+
+    def coefficient(self, rows: slice) -> Tensor | None:
+        """Parts that the terms of some rows have in their losses; None for all 1."""
+        batch, weight = self.batch, self.batch._weight()
+        target = batch.target[rows]
+        if not self.of_all:
+            return None if weight is None else weight[target]
+        if batch.is_soft:
+            q = target
+        else:
+            like = batch.logits[rows].detach()
+            q = torch.zeros_like(like).scatter(1, target[:, None], 1.0)
+        if batch.options.is_smoothed:
+            smoothing = batch.options.label_smoothing
+            q = q * (1 - smoothing) + smoothing / batch.logits.shape[1]
+        return q if weight is None else q * weight
+
+    def summed(self, terms: Tensor, coefficient: Tensor | None, rows: slice) -> Tensor:
+        """Losses (n,) of some rows, from their terms."""
+        if coefficient is not None:
+            # What has no part in a row adds nothing, be it infinite; cross entropy would say NaN.
+            terms = (terms * coefficient).masked_fill(coefficient == 0, 0.0)
+            terms = terms.sum(1) if terms.dim() == 2 else terms
+        ignored = self.batch.ignored
+        # Last, so that what divides by zero does not reach the gradient of ignored rows.
+        return terms if ignored is None else terms.masked_fill(ignored[rows], 0.0)
+
+    def rows(self, piece: Piece, logits: Tensor, *beside: Tensor) -> Tensor:
+        """Losses (n,) of a piece."""
+        coefficient = self.coefficient(piece.rows)
+        if coefficient is not None and isinstance(piece.classes, slice):
+            coefficient = coefficient[:, piece.classes]
+            if coefficient.is_cpu:
+                # Classes without a part need not be looked at, which is most of sparse targets.
+                some = coefficient[0].nonzero()[:, 0]
+                coefficient = coefficient[:, some]
+                piece = piece._replace(classes=some + piece.classes.start)
+        return self.summed(self.terms(piece, logits, *beside), coefficient, piece.rows)
+
+
+@dataclass(frozen=True)
+class EachClass:
     """Losses (R, C) by treating each row once per class; C times the cost."""
 
-    def of_classes(rows: Tensor) -> Tensor:
-        count, classes = rows.shape
-        every = torch.arange(classes, device=rows.device).repeat(count)
-        return of_target(rows.repeat_interleave(classes, 0), every).view(count, classes)
+    of_target: OfTarget
 
-    return of_classes
+    def __call__(self, rows: Tensor, *beside: Tensor) -> Tensor:
+        """With all classes in turn."""
+        return self.some(rows, slice(None), *beside)
+
+    def some(self, rows: Tensor, classes: slice | Tensor, *beside: Tensor) -> Tensor:
+        """With some of the classes (n, c)."""
+        every = torch.arange(rows.shape[1], device=rows.device)[classes]
+        if not len(every):
+            return rows.new_zeros(len(rows), 0)
+        copies = (tensor.repeat_interleave(len(every), 0) for tensor in (rows, *beside))
+        first, *others = copies
+        return self.of_target(first, every.repeat(len(rows)), *others).view(len(rows), len(every))
 
 
 def _check_options(options: Options, call: object) -> None:

@@ -41,7 +41,8 @@ def log_expected_accuracy(
         Class indices.
     sigma : float or Tensor
         Scale of the noise: a number or shape () for all, (N,) for one per row, (1, C) or (N, C)
-        for one per class. Its gradient flows.
+        for one per class. Its gradient flows. On a CPU a tensor that is not positive and finite is
+        refused; on a GPU, where looking would wait for it, the torch path makes its rows NaN.
     margin : float, optional
         Distances :math:`\mu_y - \mu_i` are clipped at this value from above.
     noise : {"normal", "logistic", "gumbel"} or Noise

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from hitrate.probability import arguments
 from hitrate.probability.dispatch import HAS_TRITON, KERNEL_DTYPES, is_transformed
-from hitrate.probability.execution import full_precision, parts
-from hitrate.probability.margins import FARTHEST, FARTHEST_ANYWHERE
+from hitrate.probability.execution import full_precision, parts, parts_of_row
+from hitrate.probability.margins import FARTHEST, FARTHEST_ANYWHERE, scaled_down
 from hitrate.probability.methods import class_nodes
 from hitrate.probability.noises import Noise
 from hitrate.probability.sharded import by_rows, is_sharded
@@ -137,7 +137,11 @@ def _by_torch(scores: Tensor, scale: Tensor, kind: Noise) -> Tensor:
         # is, and must not give it a NaN gradient; a row with nothing else is undefined.
         top = scores.detach().amax(1, keepdim=True)
         out = torch.isneginf(scores) & ~torch.isneginf(top)
-        scaled = ((scores.masked_fill(out, 0.0) - top) / scale).masked_fill(out, -torch.inf)
+        learned = scale.requires_grad or is_transformed(scale)
+        # A difference may be beyond all numbers too.
+        lowest = torch.finfo(scores.dtype).min
+        below = (scores.masked_fill(out, 0.0) - top).clamp(min=lowest).masked_fill(out, 0.0)
+        scaled = scaled_down(below, scale, learned=learned).masked_fill(out, -torch.inf)
         if kind.closed_form_of_classes is not None:
             closed: Tensor = kind.closed_form_of_classes(scaled)
             return closed
@@ -220,38 +224,47 @@ class LogClassProbabilities(torch.autograd.Function):
     """All log p_c of scaled logits (N, C), highest 0; the nodes (N, K) serve the derivatives."""
 
     @staticmethod
-    def forward(scaled: Tensor, noise: Noise) -> tuple[Tensor, Tensor, Tensor]:
-        """log p, and the nodes with the logs of their distances, which autograd does not see."""
+    def forward(scaled: Tensor, noise: Noise) -> tuple[Tensor, ...]:
+        """log p; and the nodes with the logs of their distances, and two parts of the logs of sums.
+
+        Autograd sees the first alone.
+        """
         below, out = _below(scaled, noise)
         if noise.class_nodes is None:
             u, log_step = class_nodes.any_noise(below, out, noise)
         else:
             u, log_step = noise.class_nodes(below, out)
-        sums = []
+        highest, total = torch.empty_like(scaled), torch.empty_like(scaled)
         for part in parts(scaled, scaled.shape[1] * u.shape[1]):
-            log_terms, _ = _log_terms(below[part], u[part], log_step[part], noise)
-            sums.append(_log_sum_exp(log_terms))
-        log_p = _complete(torch.cat(sums), scaled)
-        return torch.where(out, log_p - torch.inf, log_p), u, log_step
+            of_part = (below[part], u[part], log_step[part])
+            highest[part], total[part] = _log_sum_exp(*of_part, noise)
+        log_p = _complete(total.log() + highest, scaled)
+        return torch.where(out, log_p - torch.inf, log_p), u, log_step, highest, total
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         scaled, ctx.noise = inputs
-        log_p, u, log_step = output
-        ctx.mark_non_differentiable(u, log_step)
-        ctx.save_for_backward(scaled, log_p, u, log_step)
+        log_p, u, log_step, *sums = output
+        ctx.mark_non_differentiable(u, log_step, *sums)
+        ctx.save_for_backward(scaled, log_p, u, log_step, *sums)
         ctx.save_for_forward(scaled, log_p, u, log_step)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor, None]:
         # J^T v of math (26), out of place: it is differentiated for second derivatives.
-        scaled, log_p, u, log_step = ctx.saved_tensors
+        scaled, log_p, u, log_step, highest, total = ctx.saved_tensors
         below, out = _below(scaled, ctx.noise)
         top, ratio = _to_the_top(scaled, log_p)
         v = grad.masked_fill(out, 0.0)
         v = (v - ratio * v.gather(1, top)).scatter(1, top, 0.0)
+        is_last = not torch.is_grad_enabled() and not is_transformed(grad)
         products = []
         for part in parts(scaled, scaled.shape[1] * u.shape[1]):
+            if is_last and len(parts_of_row(u.shape[1], scaled.shape[1], scaled[part])) > 1:
+                sums = highest[part], total[part]
+                of_part = v[part], below[part], u[part], log_step[part]
+                products.append(_product(*of_part, *sums, ctx.noise))
+                continue
             weights, hazard = _weights(below[part], u[part], log_step[part], ctx.noise)
             pull = (weights * v[part][:, :, None]).sum(1, keepdim=True)  # (rows, 1, K)
             steepness = hazard.sum(1, keepdim=True)
@@ -264,9 +277,9 @@ class ForwardModeLogClassProbabilities(LogClassProbabilities):
     """The same with forward mode, whose presence keeps torch.compile from tracing a function."""
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, _: Any) -> tuple[Tensor, None, None]:
+    def jvp(ctx: Any, tangent: Tensor, _: Any) -> tuple[Tensor | None, ...]:
         # J v of math (26).
-        scaled, log_p, u, log_step = ctx.saved_tensors
+        scaled, log_p, u, log_step, *_ = ctx.saved_tensors
         below, out = _below(scaled, ctx.noise)
         top, ratio = _to_the_top(scaled, log_p)
         products = []
@@ -278,7 +291,7 @@ class ForwardModeLogClassProbabilities(LogClassProbabilities):
             products.append(own - (weights * along).sum(2))
         product = torch.cat(products).masked_fill(out, 0.0).scatter(1, top, 0.0)
         of_top = -(ratio * product).sum(1, keepdim=True)
-        return product.scatter(1, top, of_top), None, None
+        return product.scatter(1, top, of_top), *[None] * 4
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], scaled: Tensor, noise: Noise) -> Any:
@@ -286,7 +299,7 @@ class ForwardModeLogClassProbabilities(LogClassProbabilities):
         outputs = ForwardModeLogClassProbabilities.apply(  # type: ignore[no-untyped-call]
             folded.flatten(0, 1), noise
         )
-        return tuple(output.unflatten(0, folded.shape[:2]) for output in outputs), (0, 0, 0)
+        return tuple(output.unflatten(0, folded.shape[:2]) for output in outputs), (0,) * 5
 
 
 def _below(scaled: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
@@ -302,10 +315,42 @@ def _log_terms(below: Tensor, u: Tensor, log_step: Tensor, noise: Noise) -> tupl
     return log_hazard + height, log_hazard
 
 
-def _log_sum_exp(log_terms: Tensor) -> Tensor:
-    """torch.logsumexp over the last axis, without the denormal numbers that slow a CPU down."""
-    highest = log_terms.amax(2, keepdim=True)
-    return (log_terms - highest).clamp_(min=-80.0).exp_().sum(2).log_() + highest[:, :, 0]
+def _log_sum_exp(below: Tensor, u: Tensor, log_step: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
+    """The highest log of the terms (n, C), and the sum of all terms in its units, some at a time.
+
+    Without the denormal numbers that slow a CPU down.
+    """
+    highest = torch.full_like(below, -torch.inf)
+    total = torch.zeros_like(below)
+    for some in parts_of_row(u.shape[1], below.numel(), below):
+        log_terms, _ = _log_terms(below, u[:, some], log_step[:, some], noise)
+        higher = torch.maximum(highest, log_terms.amax(2))
+        total = total.mul_((highest - higher).exp_())
+        total = total.add_((log_terms - higher[:, :, None]).clamp_(min=-80.0).exp_().sum(2))
+        highest = higher
+    return highest, total
+
+
+def _product(
+    v: Tensor,
+    below: Tensor,
+    u: Tensor,
+    log_step: Tensor,
+    highest: Tensor,
+    total: Tensor,
+    noise: Noise,
+) -> Tensor:
+    """J^T v of math (26) for some rows, some nodes at a time."""
+    found, share = torch.zeros_like(v), v / total
+    for some in parts_of_row(u.shape[1], below.numel(), below):
+        log_terms, log_hazard = _log_terms(below, u[:, some], log_step[:, some], noise)
+        # Times v, and so what each class pulls at each node.
+        pull = log_terms.sub_(highest[:, :, None]).exp_().mul_(share[:, :, None])
+        # Where a hazard is beyond all numbers the weight is zero.
+        hazard = log_hazard.clamp_(max=LARGEST[log_hazard.dtype]).exp_()
+        steepness, pulled = (part.sum(1, keepdim=True) for part in (hazard, pull))
+        found += pull.mul_(steepness).sum(2) - hazard.mul_(pulled).sum(2)
+    return found
 
 
 def _weights(below: Tensor, u: Tensor, log_step: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:

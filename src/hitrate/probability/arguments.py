@@ -13,6 +13,11 @@ from torch import Tensor
 from hitrate.probability.execution import is_eager_cpu
 from hitrate.probability.noises import NOISES, Noise
 
+# Sigmas by which logits and gradients may be divided, and by their squares in float64.
+SIGMAS = {
+    torch.float32: (torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max),
+    torch.float64: (1e-150, 1e150),
+}
 INDEX_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
@@ -117,8 +122,8 @@ def sigma_of(sigma: float | Tensor, logits: Tensor, call: object) -> Tensor:
     if not isinstance(sigma, Tensor):
         if not is_number(sigma) or not 0 < sigma < math.inf:
             raise ValueError(f"{call}: sigma must be a positive number, got {sigma!r}")
-        limits = torch.finfo(logits.dtype)
-        if not limits.tiny <= sigma <= limits.max:
+        least, most = SIGMAS[logits.dtype]
+        if not least <= sigma <= most:
             raise ValueError(f"{call}: {logits.dtype} cannot hold sigma, got {sigma!r}")
         return logits.new_full((), float(sigma)).expand(rows, 1)
     if sigma.numel() == 1:
@@ -133,9 +138,17 @@ def sigma_of(sigma: float | Tensor, logits: Tensor, call: object) -> Tensor:
             f"{call}: sigma must be a number or have shape (), (N,), (N, 1), or for one per class "
             f"(1, C) or (N, C), with logits {tuple(logits.shape)}; got {tuple(sigma.shape)}"
         )
-    wrong = _first(sigma, lambda s: (s <= 0) | torch.isinf(s))
+    wrong = _first(sigma, lambda s: ~((s > 0) & (s < math.inf)))
     if wrong is not None:
         raise ValueError(f"{call}: sigma must be positive and finite, got {wrong}")
+    if not is_eager_cpu(sigma) or torch._C._are_functorch_transforms_active():
+        # Where looking is not free, what would be refused makes the result no number.
+        column = torch.where((column > 0) & (column < math.inf), column, math.nan)
+    least, most = SIGMAS[logits.dtype]
+    if sigma.dtype == torch.float64:
+        wrong = _first(sigma, lambda s: (s < least) | (s > most))
+        if wrong is not None:
+            raise ValueError(f"{call}: {logits.dtype} cannot hold sigma, got {wrong!r}")
     return column.to(logits.dtype)
 
 
@@ -176,7 +189,7 @@ def _first(values: Tensor, is_wrong: Callable[[Tensor], Tensor]) -> float | None
         return None
     wrong = is_wrong(values)
     try:
-        return float(values[wrong][0]) if bool(wrong.any()) else None
+        return float(values.detach()[wrong][0]) if bool(wrong.any()) else None
     except RuntimeError:
         # Inside vmap a value cannot be looked at.
         return None

@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hitrate.probability.execution import double, is_eager_cpu
+from hitrate.probability.execution import double, is_eager_cpu, row_parts
 from hitrate.probability.margins import Margins
 from hitrate.probability.methods.general_quadrature import hessian_product
 from hitrate.probability.noises import Noise
+
+# Above, gradients are numbers unless the target is hopelessly behind.
+SMALL_SIGMA = 1e-20
 
 
 class Margined(NamedTuple):
@@ -76,19 +79,18 @@ class LogProbability(torch.autograd.Function):
         """The value, and its gradient in logits and sigma, which autograd does not see."""
         if isinstance(steps, Kernel):
             return steps.run(logits, target, sigma, margin)
-        margins = Margins.of(logits, target, sigma, margin, anywhere=steps.anywhere)
-        if steps.anywhere:
-            log_p, slope, slope_b = steps.run(margins.a, margins.b)
-        else:
-            log_p, slope = steps.run(margins.a)
-            slope_b = None
-        if learned:
-            to_logits, to_sigma = margins.pull(slope, slope_b)
-        else:
-            to_logits, to_sigma = margins.pull_logits_(slope), torch.zeros_like(sigma)
-        if steps.anywhere:
-            log_p, to_logits, to_sigma = (a.to(logits) for a in (log_p, to_logits, to_sigma))
-        return _mend(logits, target, log_p, to_logits, to_sigma)
+        if not steps.anywhere:
+            return _some(logits, target, sigma, margin, learned, steps)
+        # In float64, and with more of what is of the logits' size: some rows at a time.
+        pieces = row_parts(logits, 2 * logits.shape[1])
+        found = [
+            _some(logits[rows], target[rows], sigma[rows], margin, learned, steps)
+            for rows in pieces
+        ]
+        if len(found) == 1:
+            return found[0]
+        log_p, to_logits, to_sigma = map(torch.cat, zip(*found, strict=True))
+        return log_p, to_logits, to_sigma
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -135,6 +137,30 @@ class ForwardModeLogProbability(LogProbability):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> Any:
         return _fold(ForwardModeLogProbability, info.batch_size, in_dims, inputs, tensors=3)
+
+
+def _some(
+    logits: Tensor,
+    target: Tensor,
+    sigma: Tensor,
+    margin: float | Tensor | None,
+    learned: bool,
+    steps: Margined,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """log p of some rows, and its gradient in logits and sigma."""
+    margins = Margins.of(logits, target, sigma, margin, anywhere=steps.anywhere)
+    if steps.anywhere:
+        log_p, slope, slope_b = steps.run(margins.a, margins.b)
+    else:
+        log_p, slope = steps.run(margins.a)
+        slope_b = None
+    if learned:
+        to_logits, to_sigma = margins.pull(slope, slope_b)
+    else:
+        to_logits, to_sigma = margins.pull_logits_(slope), torch.zeros_like(sigma)
+    if steps.anywhere:
+        log_p, to_logits, to_sigma = (a.to(logits) for a in (log_p, to_logits, to_sigma))
+    return _mend(logits, target, sigma, log_p, to_logits, to_sigma)
 
 
 class Slope(torch.autograd.Function):
@@ -235,7 +261,12 @@ def _kept(ctx: Any) -> tuple[tuple[Tensor, ...], float | Tensor | None]:
 
 
 def _mend(
-    logits: Tensor, target: Tensor, log_p: Tensor, to_logits: Tensor, to_sigma: Tensor
+    logits: Tensor,
+    target: Tensor,
+    sigma: Tensor,
+    log_p: Tensor,
+    to_logits: Tensor,
+    to_sigma: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Infinite logits as in cross entropy.
 
@@ -243,6 +274,10 @@ def _mend(
     nothing finite changes that.
     """
     own = logits.gather(1, target[:, None])[:, 0]
+    if not (is_eager_cpu(sigma) and bool((sigma > SMALL_SIGMA).all())):
+        # What is beyond all numbers, times nothing, would not be a number.
+        limit = torch.finfo(to_logits.dtype).max / 4
+        to_logits, to_sigma = (a.clamp(-limit, limit) for a in (to_logits, to_sigma))
     # Every case below shows in the target's logit or in log p, margins being clipped at -1e15.
     if is_eager_cpu(logits) and bool((torch.isfinite(own) & (log_p > -1e14)).all()):
         return log_p, to_logits, to_sigma

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -16,6 +16,8 @@ Shapes = tuple[tuple[int, ...], ...]
 
 # Elements of one buffer and thread: torch splits no smaller piece of work.
 BLOCK = 2**15
+# Elements of a buffer that is no matter.
+LEAST = 2**12
 # Elements of one buffer on a GPU, where all rows at once may not fit.
 GPU_BLOCK = 2**23
 # Elements of one of the dozen buffers that numpy works on, in float64, in one thread.
@@ -52,6 +54,40 @@ def block_size() -> int:
     return BLOCK * torch.get_num_threads()
 
 
+class Limit(threading.local):
+    """Bytes that a thread's buffers have at the most where there is not to be more memory."""
+
+    bytes: int | None = None
+
+
+LIMIT = Limit()
+
+
+@contextmanager
+def within(size: int | None) -> Iterator[None]:
+    """A block in which a row that needs larger buffers than so many bytes is worked on in parts."""
+    before, LIMIT.bytes = LIMIT.bytes, size
+    try:
+        yield
+    finally:
+        LIMIT.bytes = before
+
+
+def parts_of_row(count: int, width: int, a: Tensor) -> list[slice]:
+    """Slices of `count` things that take `width` elements each of a buffer, of all rows of `a`.
+
+    Several rows, of which there are no more than fit, and whatever a compiler sees, get one slice.
+    """
+    one = len(a) == 1 and has_values(a) and not torch.compiler.is_compiling()
+    if not one:
+        return [slice(0, count)]
+    most = block_size() if a.device.type == "cpu" else GPU_BLOCK
+    if LIMIT.bytes is not None and a.device.type == "cpu":
+        most = min(most, LIMIT.bytes // a.element_size())
+    size = most // max(width, 1) or 1
+    return [slice(start, start + size) for start in range(0, count, size)]
+
+
 def blocks(a: Tensor, width: int) -> list[slice]:
     """Slices of rows whose buffers of `width` per row stay in the cache; one slice elsewhere."""
     if not is_eager_cpu(a):
@@ -66,6 +102,17 @@ def parts(a: Tensor, width: int) -> list[slice]:
         return blocks(a, width)
     size = GPU_BLOCK // width or 1
     return [slice(start, start + size) for start in range(0, a.shape[0], size)]
+
+
+def row_parts(a: Tensor, width: int) -> list[slice]:
+    """The same where a dozen buffers of `width` are worked on: an eighth of the rows at the most.
+
+    Some thousand elements are no matter.
+    """
+    if not is_eager_cpu(a):
+        return parts(a, width)
+    most = max(LEAST, min(block_size(), a.numel() // 8)) // width or 1
+    return [slice(start, start + most) for start in range(0, a.shape[0], most)]
 
 
 def is_quick_in_numpy(a: Tensor) -> bool:

@@ -27,6 +27,17 @@ ABSENT_ANYWHERE = 1e30
 FARTHEST_ANYWHERE = 1e15
 
 
+def scaled_down(scores: Tensor, sigma: Tensor, *, learned: bool) -> Tensor:
+    """Scores, none above 0, in units of sigma; what is beyond all numbers is the lowest of them.
+
+    The gradient in a sigma that is learned does not go by way of 1 / sigma^2, which may be beyond
+    them too.
+    """
+    lowest = torch.finfo(scores.dtype).min / 4
+    scaled = (scores / sigma.detach()).clamp(min=lowest)
+    return scaled * (sigma.detach() / sigma) if learned else scaled
+
+
 @dataclass(frozen=True)
 class Margins:
     """Scaled margins of a batch, with the chain rule in both directions.

@@ -173,10 +173,10 @@ def _of_target(rows: Tensor, y: Tensor) -> Tensor:
     rivals = rows.scatter(1, y[:, None], -torch.inf)
     none = torch.isneginf(rivals).all(1)
     rivals = rivals.masked_fill(none[:, None], 0.0)
-    log_p = rivals.log_softmax(1)
+    p = rivals.softmax(1)
     # A class without probability adds nothing, and must not add 0 times infinity.
-    log_p = log_p.masked_fill(torch.isneginf(log_p), 0.0)
-    negative_entropy = (rivals.softmax(1) * log_p).sum(1)
+    log_p = rivals.log_softmax(1).masked_fill(p == 0, 0.0)
+    negative_entropy = (p * log_p).sum(1)
     return negative_entropy.masked_fill(none, 0.0) / (rows.shape[1] - 1)
 
 
@@ -190,7 +190,7 @@ def _of_classes(rows: Tensor) -> Tensor:
     shifted = rows - rows.gather(1, top[:, None]).detach()
     part = shifted.exp()
     # A class without probability adds nothing, and must not add 0 times infinity.
-    turned = part * shifted.masked_fill(torch.isneginf(shifted), 0.0)
+    turned = part * shifted.masked_fill(part == 0, 0.0)
     rest = part.sum(1, keepdim=True) - part.scatter(1, top[:, None], 0.0)
     negative_entropy = (
         turned.sum(1, keepdim=True) - turned.scatter(1, top[:, None], 0.0)

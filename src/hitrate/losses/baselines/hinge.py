@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hitrate.losses.base import function_of
-from hitrate.losses.reduction import LossOptions, each_class_as_target
+from hitrate.losses.reduction import EachClass, LossOptions
 from hitrate.losses.row_loss import RowLoss, Rule
 from hitrate.probability.arguments import is_moving, is_number
 
@@ -86,7 +86,7 @@ class HingeLoss(RowLoss):
             worst = first[:, None].expand_as(rows).scatter(1, top[:, None], second[:, None])
             return torch.relu(margin - (rows - worst)).masked_fill(torch.isneginf(worst), 0.0)
 
-        return Rule(of_target, of_classes if rivals == "max" else each_class_as_target(of_target))
+        return Rule(of_target, of_classes if rivals == "max" else EachClass(of_target))
 
 
 hinge_loss = function_of(HingeLoss)

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from hitrate.probability import normal as normal_distribution
-from hitrate.probability.execution import is_eager_cpu, parts
+from hitrate.probability.execution import is_eager_cpu, parts, parts_of_row
 from hitrate.probability.methods.general_quadrature import (
     EVEN,
     NARROWING,
     PANEL_WIDTH,
     equal_parts,
+    nearest,
     panel_nodes,
     peak_of,
 )
@@ -108,8 +109,8 @@ def _panels(below: Tensor, out: Tensor, noise: Noise) -> Tensor:
     around = torch.linspace(-EVEN, EVEN, 5, dtype=below.dtype, device=below.device)
     more = (place[:, :, None] + narrow[:, :, None] * around).flatten(1)
     u = torch.cat([u, more.maximum(u[:, :1]).minimum(high)], 1).sort(1)[0]
-    spread = ((u[:, None, :] - place[:, :, None]) / EVEN).square() + narrow.square()[:, :, None]
-    density = spread.amin(1).rsqrt().clamp_min(1 / width).masked_fill(u < low, 0.0)
+    spread = nearest(u, place, narrow)
+    density = spread.rsqrt().clamp_min(1 / width).masked_fill(u < low, 0.0)
     finest = PANEL_WIDTH[below.dtype] / (1 + NARROWING * math.log2(below.shape[1]))
     edges = torch.cat([deep[:, :-1], equal_parts(u, density, finest, PANELS)], 1)
     if noise.kinks:
@@ -120,10 +121,20 @@ def _panels(below: Tensor, out: Tensor, noise: Noise) -> Tensor:
 
 def _peaks(below: Tensor, out: Tensor, noise: Noise, u: Tensor) -> tuple[Tensor, Tensor]:
     """Where the integrand of each class is highest, and how wide it is there: (N, C)."""
-    log_cdf, log_hazard = noise.log_cdf_and_log_hazard(below[:, :, None] + u[:, None, :])
+    height: Tensor | float = 0.0
+    some_classes = parts_of_row(below.shape[1], u.numel(), u)
+    for some in some_classes:
+        log_cdf, log_hazard = noise.log_cdf_and_log_hazard(below[:, some, None] + u[:, None, :])
+        height = height + log_cdf.sum(1, keepdim=True)
     width = noise.shape.width
-    place, narrow = peak_of(u[:, None, :], log_hazard + log_cdf.sum(1, keepdim=True), width)
-    return place[:, :, 0].masked_fill(out, 0.0), narrow[:, :, 0].masked_fill(out, width)
+    found = []
+    for some in some_classes:
+        if len(some_classes) > 1:
+            x = below[:, some, None] + u[:, None, :]
+            log_hazard = noise.log_cdf_and_log_hazard(x)[1]
+        found.append(peak_of(u[:, None, :], log_hazard + height, width))
+    place, narrow = (torch.cat(each, 1)[:, :, 0] for each in zip(*found, strict=True))
+    return place.masked_fill(out, 0.0), narrow.masked_fill(out, width)
 
 
 def _depth(below: Tensor, out: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from hitrate.probability import normal
+from hitrate.probability.margins import scaled_down
 from hitrate.probability.normal import SQRT_HALF
 
 
@@ -38,16 +39,16 @@ def log_softmax_of_target(
     of p near 1 the digits of 1 - p are kept.
     """
     target = target[:, None]
-    if margin is None and not learned:
-        scores = logits / sigma
-    else:
-        # A class at -inf is out whatever sigma and margin are: it must not give them a NaN
-        # gradient, nor become a rival at the margin.
-        out = torch.isneginf(logits)
-        scores = logits.masked_fill(out, 0.0)
-        if margin is not None:
-            scores = torch.maximum(scores, scores.gather(1, target) - margin)
-        scores = (scores / sigma).masked_fill(out, -torch.inf)
+    # Only differences count, and those from the highest are no larger than they have to be.
+    top = logits.detach().amax(1, keepdim=True)
+    # A class at -inf is out whatever sigma and margin are: it must not give them a NaN gradient,
+    # nor become a rival at the margin. A row with nothing else is undefined.
+    out = torch.isneginf(logits) & ~torch.isneginf(top)
+    lowest = torch.finfo(logits.dtype).min
+    scores = (logits.masked_fill(out, 0.0) - top).clamp(min=lowest).masked_fill(out, 0.0)
+    if margin is not None:
+        scores = torch.maximum(scores, scores.gather(1, target) - margin)
+    scores = scaled_down(scores, sigma, learned=learned).masked_fill(out, -torch.inf)
     return _log_softmax_at(scores, target)[:, 0]
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hitrate.probability.execution import is_eager_cpu, parts
+from hitrate.probability.execution import is_eager_cpu, parts, parts_of_row
 from hitrate.probability.margins import FARTHEST_ANYWHERE
 
 if TYPE_CHECKING:
@@ -85,13 +85,9 @@ def general_quadrature(
     for part in parts(a, 4 * POINTS * a.shape[1]):
         inner = None if b is None else b[part]
         rule = rule_of(a[part], inner, noise, nodes=nodes, dtype=dtype)
-        x = _at(a[part], inner, rule.t)  # (n, C, K)
-        log_cdf, log_hazard = noise.log_cdf_and_log_hazard(x)
-        log_p[part], log_share = _weigh(log_cdf.sum(1), noise, rule)
-        slope = log_hazard.add_(log_share[:, None, :]).exp_()
-        slope_a[part] = slope.sum(2)
-        if slope_b is not None:
-            slope_b[part] = slope.mul_(rule.t[:, None, :]).sum(2)
+        log_p[part], slope_a[part], found_b = _integrate(a[part], inner, noise, rule)
+        if slope_b is not None and found_b is not None:
+            slope_b[part] = found_b
     # Without a rival the integrand of 1 - p is nowhere, and the target has won.
     won = without_rival(a)
     log_p = log_p.masked_fill(won, 0.0)
@@ -99,6 +95,67 @@ def general_quadrature(
     if slope_b is not None:
         slope_b = slope_b.masked_fill(won[:, None], 0.0)
     return log_p, slope_a, slope_b
+
+
+def _integrate(
+    a: Tensor, b: Tensor | None, noise: Noise, rule: Rule
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """log p (n,), and its slopes (n, C) in a and b, by a rule, some nodes at a time."""
+    slope_a = torch.zeros_like(a)
+    slope_b = None if b is None else torch.zeros_like(a)
+    # The sums are in units of e^top, the largest term so far.
+    top = torch.full_like(a[:, :1], -math.inf)
+    total, missed = torch.zeros_like(top), torch.zeros_like(top)
+    for some in parts_of_row(rule.t.shape[1], a.numel(), a):
+        t, weight = rule.t[:, some], rule.weight[:, some]
+        log_cdf, log_hazard = noise.log_cdf_and_log_hazard(_at(a, b, t))  # (n, C, k)
+        height, log_density = log_cdf.sum(1), noise.log_density(t)
+        del log_cdf
+        log_term = log_density + height + weight.log()
+        higher = torch.maximum(top, log_term.amax(1, keepdim=True))
+        # Without any term so far there is nothing to rescale.
+        unit = higher.masked_fill(torch.isneginf(higher), 0.0)
+        shrunk = (top - unit).exp()
+        total = total * shrunk + (log_term - unit).exp().sum(1, keepdim=True)
+        missed = missed + (log_density.exp() * -torch.expm1(height) * weight).sum(1, keepdim=True)
+        slope = log_hazard.add_((log_term - unit)[:, None, :]).exp_()
+        slope_a = slope_a.mul_(shrunk).add_(slope.sum(2))
+        if slope_b is not None:
+            slope_b = slope_b.mul_(shrunk).add_(slope.mul_(t[:, None, :]).sum(2))
+        top = higher
+    unit = top.masked_fill(torch.isneginf(top), 0.0)
+    log_p = torch.where(rule.ahead[:, None], torch.log1p(-missed), total.log() + unit)
+    scale = (unit - log_p).exp()
+    slope_a = slope_a.mul_(scale)
+    return log_p[:, 0], slope_a, None if slope_b is None else slope_b.mul_(scale)
+
+
+def _heights(
+    a: Tensor, b: Tensor | None, slant: Tensor, noise: Noise, t: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Sum of log F over classes at t (n, K), and the largest log of their slopes in t."""
+    height = steep = None
+    for some in parts_of_row(a.shape[1], t.numel(), a):
+        inner = None if b is None else b[:, some]
+        log_cdf, log_hazard = noise.log_cdf_and_log_hazard(_at(a[:, some], inner, t))
+        if b is not None:
+            log_hazard = log_hazard + slant[:, some].log()[:, :, None]
+        level, largest = log_cdf.sum(1), log_hazard.amax(1)
+        height = level if height is None else height + level
+        steep = largest if steep is None else torch.maximum(steep, largest)
+    assert height is not None and steep is not None
+    return height, steep
+
+
+def nearest(t: Tensor, tie: Tensor, width: Tensor) -> Tensor:
+    """The least square of a distance from t (n, K) to a tie, or its width where that is more."""
+    least = None
+    for some in parts_of_row(tie.shape[1], t.numel(), tie):
+        near = ((t[:, None, :] - tie[:, some, None]) / EVEN).square_()
+        own = near.add_(width[:, some].square()[:, :, None]).amin(1)
+        least = own if least is None else torch.minimum(least, own)
+    assert least is not None
+    return least
 
 
 def without_rival(a: Tensor) -> Tensor:
@@ -171,21 +228,18 @@ def rule_of(
     ahead = torch.zeros_like(never[:, :1])
     for look in range(LOOKS):
         t = _spread(low, high, (*places, _sharpest(tie, width, low, high)), POINTS)
-        log_cdf, log_hazard = noise.log_cdf_and_log_hazard(_at(a, b, t))
-        height, log_density = log_cdf.sum(1), noise.log_density(t)
+        height, steepest = _heights(a, b, slant, noise, t)
+        log_density = noise.log_density(t)
         if look == 0:
             ahead = _is_ahead(t, height, log_density)
-        if b is not None:
-            log_hazard = log_hazard + slant.log()[:, :, None]
         value = log_density + torch.where(ahead, (-torch.expm1(height)).log(), height)
-        steep = log_density + height + log_hazard.amax(1)
+        steep = log_density + height + steepest
         low, high = _ends(t, _not_negligible(value) | _not_negligible(steep))
     # Where the integrand itself is narrower than what it is made of, as with many rivals.
     peaks = [peak_of(t, log_integrand, scale.width) for log_integrand in (value, steep)]
     t = _spread(low, high, (*places, _sharpest(tie, width, low, high)), 2 * POINTS)
     own = ((t - scale.peak) / EVEN).square() + scale.width**2
-    near = ((t[:, None, :] - tie[:, :, None]) / EVEN).square() + width.square()[:, :, None]
-    density = torch.minimum(own, near.amin(1))
+    density = torch.minimum(own, nearest(t, tie, width))
     for place, narrow in peaks:
         density = torch.minimum(density, ((t - place) / EVEN).square() + narrow.square())
     density = density.rsqrt()
@@ -219,7 +273,7 @@ def peak_of(t: Tensor, log_integrand: Tensor, widest: float) -> tuple[Tensor, Te
     left, top, right = (level.gather(-1, best + k) for k in (-1, 0, 1))
     rise = (top - left) / (at - before).clamp_min(1e-30)
     fall = (top - right) / (after - at).clamp_min(1e-30)
-    curvature = (2 * (rise + fall) / (after - before)).clamp_min(1e-30)
+    curvature = (2 * (rise + fall) / (after - before).clamp_min(1e-30)).clamp_min(1e-30)
     # The slope of the parabola halfway between the first two points leads to its highest.
     place = (0.5 * (before + at) + rise / curvature).clamp(before, after)
     return place, curvature.rsqrt().clamp_max(widest)
@@ -261,7 +315,7 @@ def _spread(
     u = torch.linspace(0.0, 1.0, points, dtype=low.dtype, device=low.device)
     found = []
     for place, width in places:
-        scale = EVEN * width
+        scale = EVEN * width.clamp_min(1e-30)
         first, last = torch.asinh((low - place) / scale), torch.asinh((high - place) / scale)
         found.append(place + scale * torch.sinh(first + (last - first) * u))
     return torch.cat(found, 1).clamp(low, high).sort(1)[0]

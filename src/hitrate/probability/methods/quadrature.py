@@ -19,7 +19,14 @@ import torch
 from torch import Tensor
 
 from hitrate.probability import normal
-from hitrate.probability.execution import block_size, blocks, double, is_eager_cpu
+from hitrate.probability.execution import (
+    block_size,
+    blocks,
+    double,
+    is_eager_cpu,
+    parts_of_row,
+    row_parts,
+)
 from hitrate.probability.normal import LOG_SQRT_2PI, SQRT_HALF
 
 # Most steps of the search for a row's peak; one is enough unless thousands of rivals are ahead.
@@ -73,7 +80,7 @@ def quadrature(a: Tensor, *, nodes: int | None = None) -> tuple[Tensor, Tensor]:
     """
     nodes = nodes or default_nodes(a.shape[1], a.dtype)
     drop = 18.0 if a.dtype == torch.float32 else 25.0
-    evaluate, work, closest = _anywhere, a, a.amin(1)
+    evaluate, dtype, closest = _anywhere, a.dtype, a.amin(1)
     if is_eager_cpu(a):
         # A NaN row compares false: it may not decide for the others.
         single = a.dtype == torch.float32
@@ -85,21 +92,24 @@ def quadrature(a: Tensor, *, nodes: int | None = None) -> tuple[Tensor, Tensor]:
         # Far tails need float64: log p alone has more than seven digits. So do many classes,
         # whose roundings of Phi near 1 add up.
         if single and (far or a.shape[1] > MANY):
-            work, closest = a.double(), closest.double()
+            dtype, closest = torch.float64, closest.double()
         # The short formula is good while erfc does not underflow at the closest margin.
         evaluate = _anywhere if bool((closest < -35.0).any()) else _nearby
     else:
         # Where values cannot be looked at, any row may be far.
-        work, closest = double(a), double(closest)
+        closest = double(closest)
+        dtype = closest.dtype
 
-    log_p, slope = torch.empty_like(work[:, 0]), torch.zeros_like(work)
-    for part in blocks(work, work.shape[1]):
-        z = work[part] * -SQRT_HALF
+    log_p, slope = torch.empty_like(a[:, 0]), torch.zeros_like(a)
+    for part in row_parts(a, a.shape[1]):
+        z = a[part].to(dtype) * -SQRT_HALF
         interval = _interval(z, closest[part], evaluate, drop)
         for inner in blocks(z, z.shape[1] * nodes):
             where = Interval(*(field[inner] for field in interval))
-            log_p[part][inner] = _integrate(z[inner], slope[part][inner], where, evaluate, nodes)
-    return log_p.to(a.dtype), slope.to(a.dtype)
+            own = torch.zeros_like(z[inner])
+            log_p[part][inner] = _integrate(z[inner], own, where, evaluate, nodes)
+            slope[part][inner] = own
+    return log_p, slope
 
 
 def _contenders(a: Tensor, closest: Tensor, drop: float) -> Tensor | None:
@@ -150,7 +160,10 @@ def _nodes_at_once(z: Tensor, nodes: int) -> int:
     """As many as a block holds; all for a compiler, which fuses them; one by one on a GPU."""
     if torch.compiler.is_compiling():
         return nodes
-    return block_size() // z.numel() or 1 if is_eager_cpu(z) else 1
+    if not is_eager_cpu(z):
+        return 1
+    some = parts_of_row(nodes, z.numel(), z)[0]
+    return block_size() // z.numel() or 1 if len(z) > 1 else some.stop
 
 
 def _nearby(z: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,203 @@
+"""The peak of a loss and its gradient is a few times its logits, whatever the option.
+
+Bytes are counted by torch's profiler, which sees every tensor: no clock, no other process.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from loss_cases import CASES, Case, exact
+
+import hitrate
+from hitrate.losses import in_pieces
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+from memory import check_memory_of, memory_of
+
+# Peak in bytes of the logits, of which the gradient alone has one.
+MOST = 8.0
+OPTIONS = ("plain", "weight", "none", "smoothed", "soft")
+
+
+def options_of(name, rows, classes, target):
+    """Target and options."""
+    generator = torch.Generator().manual_seed(1)
+    if name == "soft":
+        return torch.softmax(torch.randn(rows, classes, generator=generator), 1), {}
+    if name == "sparse":
+        return torch.nn.functional.one_hot(target, classes).float(), {}
+    given = {
+        "plain": {},
+        "weight": {"weight": torch.rand(classes, generator=generator) + 0.5},
+        "none": {"reduction": "none"},
+        "smoothed": {"label_smoothing": 0.1},
+    }
+    return target, given[name]
+
+
+def peak_of(case, option, rows, classes, sigma=None):
+    """Bytes of forward and backward, in those of the logits."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(rows, classes, generator=generator, requires_grad=True)
+    target = torch.randint(classes, (rows,), generator=generator)
+    target, options = options_of(option, rows, classes, target)
+    shapes = {"row": (rows,), "class": (1, classes), "row and class": (rows, classes)}
+    if sigma is not None:
+        spread = torch.rand(shapes.get(sigma, ()), generator=generator)
+        options["sigma"] = (0.5 + spread).requires_grad_(sigma == "learned")
+
+    def call():
+        case(logits, target, **options).sum().backward()
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return memory_of(call).peak / (logits.numel() * logits.element_size())
+    finally:
+        torch.set_num_threads(threads)
+
+
+def light(case):
+    """Whether all options of it take well below a second each, at 64 x 1000."""
+    given = case.arguments
+    if case.name == "hinge[sum]" or "method" in given:
+        return False
+    if case.module is not hitrate.ExactLoss:
+        return True
+    return given.get("noise") == "gumbel" and "margin" not in given
+
+
+def every_option():
+    """Each loss with each option; those with integrals by their most usual member."""
+    for case in CASES:
+        for option in OPTIONS:
+            if case.of_batch and option == "none":
+                continue
+            marks = () if light(case) else pytest.mark.slow
+            yield pytest.param(case, option, marks=marks, id=f"{case.name}-{option}")
+
+
+def is_each_class(case, option):
+    """Whether classes as targets share nothing, which takes minutes at this size."""
+    alone = case.name == "hinge[sum]" or case.arguments.get("margin") is not None
+    return (alone and option in ("smoothed", "soft")) or (
+        "method" in case.arguments and option in ("smoothed", "soft")
+    )
+
+
+def test_memory_known_by_hand_is_measured_right():
+    check_memory_of()
+
+
+@pytest.mark.parametrize(("case", "option"), [*every_option()])
+def test_the_peak_is_a_few_times_the_logits(case, option):
+    if is_each_class(case, option):
+        option = "sparse"
+    assert peak_of(case, option, 64, 1000) <= MOST
+
+
+FAMILY = {
+    "normal": exact(noise="normal", link="log"),
+    "logistic": exact(noise="logistic"),
+    "gumbel": exact(noise="gumbel", link="gce"),
+}
+SIGMAS = ("learned", "row", "class", "row and class")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sigma", SIGMAS)
+@pytest.mark.parametrize("noise", FAMILY)
+def test_so_it_is_with_any_sigma(noise, sigma):
+    assert peak_of(FAMILY[noise], "plain", 64, 1000, sigma) <= MOST
+
+
+@pytest.mark.parametrize("noise", FAMILY)
+@pytest.mark.parametrize("what", ["margin", "class"])
+def test_so_it_is_where_each_class_has_its_own_integral(noise, what):
+    case, sigma = FAMILY[noise], None
+    if what == "margin":
+        case = Case(case.name, case.module, case.function, {**case.arguments, "margin": 1.0})
+    else:
+        sigma = "class"
+    # One class with a part: as many pieces of the same size take C times as long.
+    assert peak_of(case, "sparse", 40, 1000, sigma) <= MOST
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("noise", FAMILY)
+@pytest.mark.parametrize("option", ["plain", "smoothed"])
+def test_so_it_is_with_many_rows(noise, option, normalize):
+    case = FAMILY[noise]
+    given = {**case.arguments, "normalize": normalize}
+    case = Case(case.name, case.module, case.function, given)
+    if noise == "logistic" and option == "plain":
+        # Panels that suit any noise take a minute for 4096 rows.
+        assert peak_of(case, option, 512, 100) <= MOST
+    else:
+        assert peak_of(case, option, 4096, 100) <= MOST
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Pieces of some dozen elements."""
+    monkeypatch.setattr(in_pieces, "FEW", 24)
+    monkeypatch.setattr(in_pieces, "LEAST", 8)
+    monkeypatch.setattr(in_pieces, "LEAST_BYTES", 64)
+
+
+@pytest.fixture
+def whole(monkeypatch):
+    """No pieces at all."""
+    monkeypatch.setattr(in_pieces, "FEW", 2**40)
+
+
+def results(case, option, dtype=torch.float64, sigma=None):
+    """Value, gradient, and the gradient of the gradient's square."""
+    generator = torch.Generator().manual_seed(0)
+    logits = (2 * torch.randn(12, 6, generator=generator, dtype=dtype)).requires_grad_()
+    target = torch.randint(6, (12,), generator=generator)
+    target[3] = -100 if option not in ("soft", "sparse") else 0
+    wanted = [logits]
+    target, options = options_of(option, 12, 6, target)
+    if sigma is not None:
+        shape = {"row": (12,), "class": (1, 6), "row and class": (12, 6)}.get(sigma, ())
+        options["sigma"] = (0.5 + torch.rand(shape, generator=generator)).to(dtype)
+        wanted.append(options["sigma"].requires_grad_())
+    value = case(logits, target, **options)
+    above = torch.linspace(1, 2, value.numel(), dtype=dtype).reshape(value.shape)
+    plain = torch.autograd.grad(value, wanted, above, retain_graph=True)
+    # On a graph that was retained they are found anew.
+    again = torch.autograd.grad(value, wanted, above, retain_graph=True)
+    steps = torch.autograd.grad(value, wanted, above, create_graph=True)
+    squares = sum(step.square().sum() for step in steps)
+    second = [None]
+    if squares.requires_grad:
+        second = torch.autograd.grad(squares, wanted, allow_unused=True)
+    second = [torch.zeros(()) if s is None else s for s in second]
+    return [value.detach(), *plain, *again, *(s.detach() for s in steps), *second]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_pieces_add_up_to_the_whole(case, option, request):
+    if case.of_batch and option == "none":
+        pytest.skip("a link of the batch is one number")
+    request.getfixturevalue("whole")
+    expected = results(case, option)
+    request.getfixturevalue("few")
+    for ours, theirs in zip(results(case, option), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=2e-7, atol=2e-7)
+
+
+@pytest.mark.parametrize("sigma", SIGMAS)
+@pytest.mark.parametrize("option", ["plain", "smoothed", "sparse"])
+@pytest.mark.parametrize("noise", FAMILY)
+def test_so_they_do_with_any_sigma(noise, option, sigma, request):
+    request.getfixturevalue("whole")
+    expected = results(FAMILY[noise], option, sigma=sigma)
+    request.getfixturevalue("few")
+    for ours, theirs in zip(results(FAMILY[noise], option, sigma=sigma), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=2e-7, atol=2e-7)
