@@ -9,6 +9,7 @@ from hitrate.losses.baselines.complement import *
 from hitrate.losses.baselines.hinge import *
 from hitrate.losses.baselines.max_mahalanobis import *
 from hitrate.losses.baselines.maximum_probability import *
+from hitrate.losses.class_balance import *
 from hitrate.losses.exact import *
 from hitrate.losses.generalized_cross_entropy import *
 from hitrate.losses.linear import *

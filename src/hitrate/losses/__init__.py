@@ -1,6 +1,6 @@
 """Losses with cross entropy's options: a Module each, and a function that is made from it."""
 
-from hitrate.losses import exact, generalized_cross_entropy, linear, named, normalization
+from hitrate.losses import class_balance, exact, generalized_cross_entropy, linear, named, normalization
 from hitrate.losses.base import ClassificationLoss as ClassificationLoss
 from hitrate.losses.base import function_name
 from hitrate.losses.baselines import complement, hinge, max_mahalanobis, maximum_probability
@@ -8,6 +8,7 @@ from hitrate.losses.baselines.complement import *
 from hitrate.losses.baselines.hinge import *
 from hitrate.losses.baselines.max_mahalanobis import *
 from hitrate.losses.baselines.maximum_probability import *
+from hitrate.losses.class_balance import *
 from hitrate.losses.exact import *
 from hitrate.losses.generalized_cross_entropy import *
 from hitrate.losses.linear import *
@@ -28,6 +29,7 @@ PARTS = (
 # Exported from here, and from `hitrate`; the registry and base classes are found here only.
 __all__: list[str] = []
 __all__ += normalization.__all__
+__all__ += class_balance.__all__
 __all__ += linear.__all__
 __all__ += exact.__all__
 __all__ += named.__all__

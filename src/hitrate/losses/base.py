@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from hitrate.losses.class_balance import check_balance, per_class
 from hitrate.losses.moving import MovingNumbers
 from hitrate.losses.reduction import Options
 from hitrate.probability.signatures import spelled_out
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 
 class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
-    """A loss with the options of `nn.CrossEntropyLoss`, and one in the eyes of other libraries.
+    r"""A loss with the options of `nn.CrossEntropyLoss`, and one in the eyes of other libraries.
 
     Being a subclass tells them that it takes logits: skorch, for one, applies the softmax in
     `predict_proba` when it sees one. `probabilities` has the loss's own.
@@ -28,6 +29,15 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
     ----------
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    class_prior : Tensor, shape (C,), optional
+        Shares or counts of the classes in training, as from `hitrate.class_prior`: a row of class y
+        weighs :math:`(C \pi_y)^{-s}` with s = `reweighting`, on top of `weight`.
+    reweighting : float, optional
+        s, which a `Schedule` may move; by default 1 less `logit_adjustment`.
+    logit_adjustment : float
+        Tau of :math:`\mu + \tau \log \pi`, the logits that are trained. Not in evaluation mode.
+    class_margin : Tensor, shape (C,), optional
+        What a target's logit is lowered by in training, as from `hitrate.class_margin`.
     """
 
     # The function twin's, with which complaints begin.
@@ -48,6 +58,10 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
         ignore_index: int = -100,
         reduction: str = "mean",
         label_smoothing: float | Tensor = 0.0,
+        class_prior: Tensor | None = None,
+        reweighting: float | Tensor | None = None,
+        logit_adjustment: float | Tensor = 0.0,
+        class_margin: Tensor | None = None,
     ) -> None:
         if weight is not None and not isinstance(weight, Tensor):
             raise TypeError(
@@ -56,6 +70,15 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
             )
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
         self.set_number("label_smoothing", label_smoothing)
+        name = type(self).__name__
+        for key, given in (("class_prior", class_prior), ("class_margin", class_margin)):
+            if given is not None:
+                given = per_class(given, key, name, positive=key == "class_prior")
+            self.register_buffer(key, given)
+        self.set_number("reweighting", reweighting, optional=True)
+        self.set_number("logit_adjustment", logit_adjustment)
+        if self.options.is_balanced:
+            check_balance(self.options.balance, name)
 
     @classmethod
     def compute(cls, logits: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -64,7 +87,9 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
 
     def numbers(self) -> tuple[str, ...]:
         """Names of the numbers that may move."""
-        return (*self.moving, "label_smoothing")
+        of_prior = ("reweighting", "logit_adjustment")
+        there = self._buffers.get("class_prior") is not None
+        return (*self.moving, "label_smoothing", *(of_prior if there else ()))
 
     def check_number(self, name: str, value: float) -> None:
         """Complain about a value that a number cannot have."""
@@ -93,8 +118,14 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
     @property
     def options(self) -> Options:
         """Cross entropy's options as they stand now."""
-        weight = self._buffers["weight"]
-        return Options(weight, self.ignore_index, self.reduction, self.label_smoothing)
+        usual = self._buffers["weight"], self.ignore_index, self.reduction, self.label_smoothing
+        prior, margin = self._buffers["class_prior"], self._buffers["class_margin"]
+        if prior is None and margin is None:
+            # Numbers that need a prior say so.
+            return Options(*usual, None, self.reweighting, self.logit_adjustment)
+        if not self.training:
+            return Options(*usual, prior, self.reweighting)
+        return Options(*usual, prior, self.reweighting, self.logit_adjustment, margin)
 
     def probabilities(self, input: Tensor) -> Tensor:
         """What the loss takes as the probability of each class, shaped like the logits `input`."""

@@ -7,12 +7,13 @@ takes what `torch.nn.functional.cross_entropy` takes and treats it in the same w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
 
+from hitrate.losses.class_balance import Balance, check_balance
 from hitrate.probability import arguments
 from hitrate.probability.execution import full_precision
 from hitrate.probability.sharded import everywhere, is_sharded
@@ -28,17 +29,45 @@ Pool = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Options(NamedTuple):
-    """The options of `nn.CrossEntropyLoss`."""
+    """The options of `nn.CrossEntropyLoss`, and those about classes of different frequency."""
 
     weight: Tensor | None = None
     ignore_index: int = -100
     reduction: str = "mean"
     label_smoothing: float | Tensor = 0.0
+    class_prior: Tensor | None = None
+    reweighting: float | Tensor | None = None
+    logit_adjustment: float | Tensor = 0.0
+    class_margin: Tensor | None = None
 
     @property
     def is_smoothed(self) -> bool:
         """Whether targets are smoothed; a smoothing that moves may pass through 0."""
         return isinstance(self.label_smoothing, Tensor) or self.label_smoothing > 0
+
+    @property
+    def balance(self) -> Balance:
+        """The options about classes of different frequency."""
+        return Balance(*self[4:])
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether there are any."""
+        tau = self.logit_adjustment
+        classes = (self.class_prior, self.reweighting, self.class_margin)
+        return any(o is not None for o in classes) or isinstance(tau, Tensor) or tau != 0
+
+    def weighted(self, logits: Tensor, call: object) -> Options:
+        """The same with the prior's weights in `weight`, and only what shifts logits left."""
+        if not self.is_balanced:
+            return self
+        balance = self.balance
+        check_balance(balance, call)
+        weight = balance.weights(self.weight, logits, call)
+        if not balance.is_shifted:
+            return Options(weight, *self[1:4])
+        done = None if self.class_prior is None else 0.0
+        return self._replace(weight=weight, reweighting=done)
 
 
 class LossOptions(TypedDict, total=False):
@@ -48,6 +77,10 @@ class LossOptions(TypedDict, total=False):
     ignore_index: int
     reduction: str
     label_smoothing: float | Tensor
+    class_prior: Tensor | None
+    reweighting: float | Tensor | None
+    logit_adjustment: float | Tensor
+    class_margin: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -75,6 +108,7 @@ class Batch:
         classes = scores.shape[axis]
         layout = scores.shape[:axis] + scores.shape[axis + 1 :]
         rows = scores if scores.dim() == 2 else scores.movedim(axis, -1).reshape(-1, classes)
+        options = options.weighted(logits, call)
         weight = options.weight
         if weight is not None and not isinstance(weight, Tensor):
             raise TypeError(f"{call}: weight must be a tensor, got {type(weight).__name__}")
@@ -112,6 +146,21 @@ class Batch:
         """Whether targets are probabilities."""
         return self.ignored is None
 
+    def adjusted(self) -> Batch:
+        """The same with logits as the classes' frequencies make them, in training."""
+        balance = self.options.balance
+        if not balance.is_shifted:
+            return self
+        hard = None if self.is_soft or self.options.is_smoothed else self.target
+        if is_sharded(self.logits):
+            prior, margin = balance.class_prior, balance.class_margin
+            balance = balance._replace(
+                class_prior=None if prior is None else everywhere(prior, self.logits),
+                class_margin=None if margin is None else everywhere(margin, self.logits),
+            )
+        rows = balance.shift(self.logits, hard, self.call)
+        return replace(self, logits=rows, options=Options(*self.options[:4]))
+
     def rows_of(self, value: float | Tensor, name: str) -> float | Tensor:
         """A number as it is; a tensor with one value per loss value as one per row (R,)."""
         if not isinstance(value, Tensor):
@@ -135,6 +184,8 @@ class Batch:
         Smoothing mixes q with the uniform distribution. The mean divides by the sum of the
         targets' weights for index targets, by the number of rows for probabilities.
         """
+        if self.options.is_balanced:
+            return self.adjusted().loss(of_target, of_classes, pool)
         smoothing, weight = self.options.label_smoothing, self.options.weight
         if weight is not None:
             weight = weight.to(self.logits)
