@@ -211,6 +211,13 @@ class Batch:
             return q
         return q * (1 - smoothing) + smoothing / classes
 
+    def coefficients(self) -> Tensor:
+        """What each class of each row counts for (R, C): target probability times weight."""
+        q = self._probabilities(self.logits.detach(), self.options.label_smoothing)
+        if self.options.weight is not None:
+            q = q * self.options.weight.to(q)
+        return q if self.ignored is None else q.masked_fill(self.ignored[:, None], 0.0)
+
     def _total(self, weight: Tensor | None) -> Tensor | int:
         """What the mean divides by."""
         if self.ignored is None:

@@ -121,6 +121,8 @@ class AccuracyMLPClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator): 
         loss: str = "mixed_gradual",
         *,
         loss_params: Mapping[str, Any] | None = None,
+        objective: str = "accuracy",
+        cost: ArrayLike | None = None,
         hidden_size: int | str = 128,
         weight_decay: float = 0.01,
         learning_rate: float = 0.003,
@@ -136,6 +138,8 @@ class AccuracyMLPClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator): 
     ) -> None:
         self.loss = loss
         self.loss_params = loss_params
+        self.objective = objective
+        self.cost = cost
         self.hidden_size = hidden_size
         self.weight_decay = weight_decay
         self.learning_rate = learning_rate
