@@ -117,10 +117,11 @@ class ExpectedCostLoss(RowLoss):
             if matrix is None and abstain_cost is None:
                 log_p = log_class_probabilities(rows, number, noise=noise)
                 return -torch.expm1(log_p.gather(1, y[:, None])[:, 0])
+            costs = of_decisions(rows)
             if abstain_cost is not None:
                 arguments.check_range(y, rows.shape[1] - 1, f"{call}, abstaining apart")
             p = class_probabilities(rows, number, noise=noise)
-            return (p * of_decisions(rows)[y]).sum(1)
+            return (p * costs[y]).sum(1)
 
         def of_classes(rows: Tensor) -> Tensor:
             if matrix is None and abstain_cost is None:
