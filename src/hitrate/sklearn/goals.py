@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 OBJECTIVES = ("accuracy", "balanced_accuracy", "cost", "f1_macro")
+# Parameters of an estimator that a goal of its own has no use for, and what they may be.
+OF_LINEAR = {
+    "loss": ("exact",),
+    "loss_params": (None, {}),
+    "solver": ("homotopy",),
+    "margin": (None, "auto"),
+    "polish": (False, "auto"),
+}
+OF_NETWORK = {"loss": ("mixed_gradual",), "loss_params": (None, {})}
 # Rounds over all classes in the search for offsets.
 ROUNDS = 3
 
@@ -62,8 +71,7 @@ class SoftCost:
 class SoftF1:
     """One minus the macro F1 of expected counts, docs/math.md (54), and its slopes.
 
-    At any point its slopes are those of an expected cost, (55): that of a class decided for is its
-    F over twice its rows' mean, what a hit saves is one over that.
+    At any point its slopes are those of an expected cost, (55).
 
     Parameters
     ----------
@@ -127,11 +135,11 @@ class Goal:
                 break
         offsets -= offsets[0]
         said = (every + offsets).argmax(1)
-        score, rows = self._counted(target, said, weight)
+        score, rows = self.counted(target, said, weight)
         return Judged(score, rows, offsets[1:])
 
-    def _counted(self, target: Array, said: Array, weight: Array) -> tuple[float, Array]:
-        """The score of decisions, and each row's part in it."""
+    def counted(self, target: Array, said: Array, weight: Array) -> tuple[float, Array]:
+        """The score of decisions (N,), and each row's part in it; weights have the sum 1."""
         if self.cost is not None:
             rows = -self.cost[target, said]
             return float(weight @ rows), rows
@@ -254,16 +262,20 @@ class Wanted:
         return weight, Goal(classes, wrong)
 
 
-def refuse_others(given: Mapping[str, Any], call: str) -> None:
-    """Complain about parameters that a goal of its own leaves no room for."""
-    for name, usual in (("loss", "exact"), ("loss_params", None), ("solver", "homotopy")):
-        if given[name] != usual and not (name == "loss_params" and given[name] == {}):
+def refuse_others(given: Mapping[str, Any], usual: Mapping[str, Any], call: str) -> None:
+    """Complain about parameters that a goal of its own leaves no room for.
+
+    Parameters
+    ----------
+    given : mapping
+        An estimator's own.
+    usual : mapping
+        What some of them have to be: one of several.
+    call : str
+    """
+    for name, allowed in usual.items():
+        if not any(given[name] == each for each in allowed):
             raise ValueError(
                 f"{call}: objective={given['objective']!r} is trained by an objective of its own, "
                 f"without {name}={given[name]!r}"
             )
-    if given["polish"] is True or given["margin"] not in (None, "auto"):
-        raise ValueError(
-            f"{call}: objective={given['objective']!r} has no margin and no polish, got "
-            f"margin={given['margin']!r}, polish={given['polish']!r}"
-        )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hitrate.losses import LOSSES
-from hitrate.sklearn.goals import Goal, refuse_others
+from hitrate.sklearn.goals import OF_LINEAR, Goal, refuse_others
 from hitrate.sklearn.linear_fit import SMALLEST_SIGMA, Settings
 from hitrate.sklearn.tuning import MARGINS, SIGMAS, STRENGTHS, Grid
 from hitrate.sklearn.validation import Validation
@@ -70,7 +70,7 @@ class Parameters(Validation):
         self.number("learning_rate", above=0.0)
         self.number("validation_fraction", above=0.0, below=1.0)
         if self.goal is not None:
-            refuse_others(given, self.call)
+            refuse_others(given, OF_LINEAR, self.call)
 
     @staticmethod
     def losses() -> list[str]:
