@@ -5,9 +5,9 @@
 
 Tables were named by a rule before any result was seen: of the 121 of UCI the first twenty by name
 with 200 to 5000 rows, at most 100 features and 10 classes, a smallest class of ten rows or more and
-of less than two thirds of an equal share, and nothing unusual about their files (`NOTES` of the reader). Three
-times two stratified folds; within a fold every method has five inner folds and eight strengths of L2
-to choose from. Data sets come from HITRATE_DATA, see sklearn_data.
+of less than two thirds of an equal share, and nothing unusual about their files (`NOTES` of the
+reader). Three times two stratified folds; within a fold every method has five inner folds and eight
+strengths of L2 to choose from. Data sets come from HITRATE_DATA, see sklearn_data.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ def tables() -> list[str]:
         rows, classes = counts.sum(), len(counts)
         if not ROWS[0] <= rows <= ROWS[1] or classes > CLASSES:
             continue
-        if SMALLEST <= counts.min() < SHARE * rows / classes and uci(path.name)[0].shape[1] <= FEATURES:
+        if (
+            SMALLEST <= counts.min() < SHARE * rows / classes
+            and uci(path.name)[0].shape[1] <= FEATURES
+        ):
             found.append(path.name)
     return found[:TABLES]
 
@@ -193,7 +196,7 @@ def measure(out: Path) -> None:
 
 
 def summary(document: dict[str, Any], metric: str) -> list[dict[str, Any]]:
-    """One row per method: the mean over tables, and ours less it with a 95 % interval over tables."""
+    """One row per method: its mean over tables, and ours less it with a 95 % interval."""
     every = document["tables"].values()
     means = {
         name: np.array([np.mean([s[name][metric] for s in t["splits"]]) for t in every])

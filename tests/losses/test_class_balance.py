@@ -151,7 +151,11 @@ def test_the_linear_loss_has_the_same_weights_and_shifts():
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(30, 5, generator=generator, dtype=torch.float64)
     weight = torch.randn(4, 5, generator=generator, dtype=torch.float64)
-    for options in (BALANCED, {**BALANCED, "logit_adjustment": 1.0}, {"class_margin": [1.0, 2, 3, 4]}):
+    for options in (
+        BALANCED,
+        {**BALANCED, "logit_adjustment": 1.0},
+        {"class_margin": [1.0, 2, 3, 4]},
+    ):
         loss = hitrate.MixedLoss(0.3, **options)
         w, v = (weight.clone().requires_grad_() for _ in range(2))
         pieces = hitrate.linear_loss(hidden, w, TARGET[:30], loss=loss, rows=7)
@@ -167,13 +171,18 @@ def test_class_prior_counts_indices_and_adds_up_probabilities():
     )
     soft = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])
     assert hitrate.class_prior(soft).tolist() == [0.25, 0.5, 0.25]
-    assert hitrate.class_prior(target, 3, pseudocount=1).tolist() == pytest.approx([2 / 6, 3 / 6, 1 / 6])
+    assert hitrate.class_prior(target, 3, pseudocount=1).tolist() == pytest.approx(
+        [2 / 6, 3 / 6, 1 / 6]
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"class_prior": [0.5, 0.5, 0.0, 0.1]}, "class_prior must be positive .* got 0 for class 2"),
+        (
+            {"class_prior": [0.5, 0.5, 0.0, 0.1]},
+            "class_prior must be positive .* got 0 for class 2",
+        ),
         ({"class_prior": [0.5, 0.5]}, r"class_prior must have one value for each of the 4 classes"),
         ({"class_prior": [0.5, math.nan, 1, 1]}, "positive and finite, got nan for class 1"),
         ({"class_prior": [0.5, -1, 1, 1]}, "positive and finite, got -1 for class 1"),
@@ -181,7 +190,10 @@ def test_class_prior_counts_indices_and_adds_up_probabilities():
         ({"logit_adjustment": 1.0}, "logit_adjustment=1.0 needs class_prior="),
         ({"reweighting": 0.5}, "reweighting=0.5 needs class_prior="),
         ({**BALANCED, "reweighting": math.inf}, "reweighting must be a finite number, got inf"),
-        ({"class_margin": [1, 1, 1, -1.0]}, "class_margin must be at least 0 .* got -1 for class 3"),
+        (
+            {"class_margin": [1, 1, 1, -1.0]},
+            "class_margin must be at least 0 .* got -1 for class 3",
+        ),
         ({"class_margin": [1.0] * 4, "label_smoothing": 0.1}, "class_margin takes class indices"),
     ],
     ids=str,
@@ -195,7 +207,7 @@ def test_bad_options_are_one_value_error(case, options, message):
 
 
 def test_bad_counts_are_one_value_error():
-    with pytest.raises(ValueError, match="class 1 has no rows.*pseudocount=1"):
+    with pytest.raises(ValueError, match=r"class 1 has no rows.*pseudocount=1"):
         hitrate.class_prior(torch.tensor([0, 0]), 2)
     with pytest.raises(ValueError, match="target 2 is out of range for 2 classes"):
         hitrate.class_prior(torch.tensor([0, 2]), 2)

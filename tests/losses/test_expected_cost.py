@@ -28,7 +28,9 @@ def integral(row, sigma, noise):
         rest = [kind.cdf((row[c] - row[i]) / sigma + t) for i in range(len(row)) if i != c]
         return kind.pdf(t) * math.prod(rest)
 
-    return [integrate.quad(density, -40, 40, (c,), epsabs=1e-13, limit=400)[0] for c in range(len(row))]
+    return [
+        integrate.quad(density, -40, 40, (c,), epsabs=1e-13, limit=400)[0] for c in range(len(row))
+    ]
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -78,7 +80,9 @@ def test_layouts_options_and_soft_targets_are_sums_of_rows():
     torch.testing.assert_close(loss(z, y).reshape(-1), terms[torch.arange(30), TARGET])
     y[0, 0] = -100
     kept = y.reshape(-1) != -100
-    own = (terms[torch.arange(30), TARGET] * weight[TARGET])[kept].sum() / weight[TARGET][kept].sum()
+    own = (terms[torch.arange(30), TARGET] * weight[TARGET])[kept].sum() / weight[TARGET][
+        kept
+    ].sum()
     ours = hitrate.expected_cost_loss(z, y, COST, 0.6, weight=weight)
     torch.testing.assert_close(ours, own)
     q = LOGITS.flip(1).softmax(1)
@@ -132,7 +136,9 @@ def test_free_scores_end_at_the_decision_of_bayes(seed):
     posterior = torch.rand(1, 4, generator=generator, dtype=torch.float64) ** 2
     posterior /= posterior.sum()
     found = minimum_of(hitrate.ExpectedCostLoss(COST), posterior, 4)
-    assert found == int((posterior @ COST).argmin()) == int(hitrate.bayes_decisions(posterior, COST))
+    assert (
+        found == int((posterior @ COST).argmin()) == int(hitrate.bayes_decisions(posterior, COST))
+    )
 
 
 @pytest.mark.parametrize(("share", "decision"), [(0.05, 0), (0.2, 2), (0.5, 2), (0.95, 1)])
@@ -177,7 +183,10 @@ def test_the_module_carries_its_costs_and_shows_itself():
         ({"cost": torch.full((4, 4), math.inf)}, r"got cost\[0, 0\] = inf"),
         ({"cost": "high"}, "cost must be a matrix of numbers"),
         ({"cost": torch.ones(3, 3)}, r"cost \(3, 3\) does not fit 4 columns"),
-        ({"cost": COST, "abstain_cost": 0.1}, "does not fit 4 columns with the last for abstaining"),
+        (
+            {"cost": COST, "abstain_cost": 0.1},
+            "does not fit 4 columns with the last for abstaining",
+        ),
         ({"abstain_cost": -0.1}, "abstain_cost must be a finite number >= 0, got -0.1"),
         ({"abstain_cost": 0.1}, "target 3 is out of range for 3 classes"),
         ({"sigma": 0.0}, "sigma must be a positive number, got 0.0"),

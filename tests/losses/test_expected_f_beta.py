@@ -1,4 +1,4 @@
-"""The F-measure of expected counts: scikit-learn's at no noise, one batch, two processes, running."""
+"""The F-measure of expected counts: scikit-learn's without noise, two processes, running counts."""
 
 import math
 from itertools import product
@@ -89,7 +89,10 @@ def test_classes_without_rows_take_no_part_and_nothing_at_all_is_nan():
     some = TARGET != 2
     ours = hitrate.expected_f_beta_loss(LOGITS[some], TARGET[some])
     p = hitrate.class_probabilities(LOGITS[some])
-    f = [2 * p[TARGET[some] == c, c].sum() / ((TARGET[some] == c).sum() + p[:, c].sum()) for c in (0, 1)]
+    f = [
+        2 * p[TARGET[some] == c, c].sum() / ((TARGET[some] == c).sum() + p[:, c].sum())
+        for c in (0, 1)
+    ]
     torch.testing.assert_close(ours, 1 - (f[0] + f[1]) / 2)
     assert hitrate.expected_f_beta_loss(LOGITS[:0], TARGET[:0]).isnan()
     assert hitrate.expected_f_beta_loss(LOGITS, torch.full((60,), -100)).isnan()
@@ -108,7 +111,9 @@ def test_gradients_in_logits_and_sigma_are_those_of_differences(average):
 
 def test_compile_and_vmap_give_the_same_numbers():
     compiled = torch.compile(hitrate.ExpectedFBetaLoss(), fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(LOGITS, TARGET), hitrate.expected_f_beta_loss(LOGITS, TARGET))
+    torch.testing.assert_close(
+        compiled(LOGITS, TARGET), hitrate.expected_f_beta_loss(LOGITS, TARGET)
+    )
     stack = LOGITS.reshape(3, 20, 3)
     each = torch.func.vmap(lambda rows: hitrate.expected_f_beta_loss(rows, TARGET[:20]))(stack)
     truth = [hitrate.expected_f_beta_loss(rows, TARGET[:20]) for rows in stack]
@@ -219,7 +224,7 @@ def test_bad_arguments_are_one_value_error(arguments, message):
 def test_bad_running_counts_are_one_value_error():
     with pytest.raises(ValueError, match="running counts need num_classes="):
         hitrate.ExpectedFBetaLoss(momentum=0.9)
-    with pytest.raises(ValueError, match="momentum=1.0 must be from 0 to below 1"):
+    with pytest.raises(ValueError, match=r"momentum=1.0 must be from 0 to below 1"):
         hitrate.ExpectedFBetaLoss(momentum=1.0, num_classes=3)
     with pytest.raises(ValueError, match="logits have 3 classes"):
         hitrate.ExpectedFBetaLoss(momentum=0.9, num_classes=4)(LOGITS, TARGET)

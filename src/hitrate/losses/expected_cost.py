@@ -222,9 +222,7 @@ def check_size(cost: Tensor, classes: int, decisions: int, call: object) -> None
     """Complain where the costs are of other classes than the logits."""
     if len(cost) != classes:
         last = " with the last for abstaining" if decisions > classes else ""
-        raise ValueError(
-            f"{call}: cost {tuple(cost.shape)} does not fit {decisions} columns{last}"
-        )
+        raise ValueError(f"{call}: cost {tuple(cost.shape)} does not fit {decisions} columns{last}")
 
 
 def check_abstaining(abstain_cost: float | None, call: object) -> None:

@@ -134,9 +134,7 @@ def _as_rows(asked: Asked) -> tuple[Batch, Asked]:
     sigma = batch.rows_of(asked.sigma, "sigma")
     labels = batch.target if batch.is_soft else asked.target.reshape(-1)
     options = batch.options if asked.options.is_balanced else asked.options
-    return batch, asked._replace(
-        logits=batch.logits, target=labels, sigma=sigma, options=options
-    )
+    return batch, asked._replace(logits=batch.logits, target=labels, sigma=sigma, options=options)
 
 
 class LinkLoss(ClassificationLoss):

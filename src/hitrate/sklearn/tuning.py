@@ -124,15 +124,14 @@ def _without(whole: Standardized, rows: Array) -> tuple[Objective, Standardized]
     return Objective(whole.part(inside)), whole.part(rows)
 
 
-def smoothest(
-    hits: Sequence[Array], weight: Array, scores: Sequence[float] | None = None
-) -> int:
+def smoothest(hits: Sequence[Array], weight: Array, scores: Sequence[float] | None = None) -> int:
     """The most accurate candidate, unless the first is as good within a standard error.
 
     Parameters
     ----------
     hits : sequence of arrays, shape (N,)
-        Which rows each candidate has right, or what they are worth; candidates from smooth to rough.
+        Which rows each candidate has right, or what they are worth; candidates from smooth to
+        rough.
     weight : array, shape (N,)
     scores : sequence of float, optional
         By default the weighted sums of the rows'.
