@@ -217,3 +217,27 @@ def test_bad_counts_are_one_value_error():
         hitrate.class_prior(torch.tensor([0, 1]), pseudocount=-1)
     with pytest.raises(ValueError, match="largest must be a number >= 0"):
         hitrate.class_margin(COUNTS, -1.0)
+
+
+def test_what_a_module_keeps_follows_its_prior_weight_and_mode():
+    loss = hitrate.ExactLoss(weight=torch.ones(4), class_prior=torch.ones(4))
+    logits = LOGITS.float()
+
+    def expected(**options):
+        return hitrate.exact_loss(logits, TARGET, **options)
+
+    for _ in range(2):
+        torch.testing.assert_close(loss(logits, TARGET), expected())
+    loss.class_prior.copy_(SHARES)
+    for _ in range(2):
+        torch.testing.assert_close(loss(logits, TARGET), expected(**BALANCED))
+    loss.weight[0] = 5.0
+    torch.testing.assert_close(loss(logits, TARGET), expected(weight=loss.weight, **BALANCED))
+    loss.reweighting = 0.5
+    half = {"class_prior": SHARES, "reweighting": 0.5, "weight": loss.weight}
+    torch.testing.assert_close(loss(logits, TARGET), expected(**half))
+    loss.logit_adjustment = 0.5
+    both = {**half, "logit_adjustment": 0.5}
+    torch.testing.assert_close(loss(logits, TARGET), expected(**both))
+    loss.eval()
+    torch.testing.assert_close(loss(logits, TARGET), expected(**half))

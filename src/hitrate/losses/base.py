@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from numbers import Real
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from hitrate.losses.class_balance import check_balance, per_class
+from hitrate.losses.class_balance import Balance, check_balance, per_class
 from hitrate.losses.moving import MovingNumbers
 from hitrate.losses.reduction import Options
 from hitrate.probability.signatures import spelled_out
@@ -44,6 +45,8 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
     function_name: ClassVar[str]
     # Arguments that are numbers and may move, beside label smoothing.
     moving: tuple[str, ...] = ()
+    reweighting: float | Tensor | None
+    logit_adjustment: float | Tensor
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -77,8 +80,8 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
             self.register_buffer(key, given)
         self.set_number("reweighting", reweighting, optional=True)
         self.set_number("logit_adjustment", logit_adjustment)
-        if self.options.is_balanced:
-            check_balance(self.options.balance, name)
+        prior = self._buffers["class_prior"]
+        check_balance(Balance(prior, reweighting, logit_adjustment, class_margin), name)
 
     @classmethod
     def compute(cls, logits: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -93,6 +96,10 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
 
     def check_number(self, name: str, value: float) -> None:
         """Complain about a value that a number cannot have."""
+        if name in ("reweighting", "logit_adjustment") and not math.isfinite(value):
+            raise ValueError(
+                f"{type(self).__name__}: {name} must be a finite number, got {value!r}"
+            )
         if name == "label_smoothing" and not 0 <= value <= 1:
             raise ValueError(
                 f"{type(self).__name__}: label_smoothing must lie between 0 and 1, got {value!r}"
@@ -123,9 +130,26 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
         if prior is None and margin is None:
             # Numbers that need a prior say so.
             return Options(*usual, None, self.reweighting, self.logit_adjustment)
-        if not self.training:
-            return Options(*usual, prior, self.reweighting)
-        return Options(*usual, prior, self.reweighting, self.logit_adjustment, margin)
+        strength, tau = self.reweighting, self.logit_adjustment if self.training else 0.0
+        margin = margin if self.training else None
+        if prior is not None and not torch.compiler.is_compiling():
+            strength = 1 - tau if strength is None else strength
+            if not isinstance(strength, Tensor):
+                return Options(self._weights(strength), *usual[1:], prior, 0.0, tau, margin)
+        return Options(*usual, prior, strength, tau, margin)
+
+    def _weights(self, strength: float) -> Tensor | None:
+        """Class weights by the prior, made anew only where something has changed."""
+        weight, prior = self._buffers["weight"], self._buffers["class_prior"]
+        assert prior is not None
+        there = [prior] if weight is None else [prior, weight]
+        key = (strength, *((id(each), each._version) for each in there))
+        kept = self.__dict__.get("_weights_kept")
+        if kept is None or kept[0] != key:
+            found = Balance(prior, strength).weights(weight, prior, type(self).__name__)
+            # Those that were looked at are held, or another tensor could get their place.
+            kept = self.__dict__["_weights_kept"] = key, found, there
+        return kept[1]
 
     def probabilities(self, input: Tensor) -> Tensor:
         """What the loss takes as the probability of each class, shaped like the logits `input`."""

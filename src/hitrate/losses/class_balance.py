@@ -150,7 +150,10 @@ class Balance(NamedTuple):
         if strength is None:
             strength = 1 - self.logit_adjustment
         prior = self.class_prior
-        if prior is None or (not isinstance(strength, Tensor) and strength == 0):
+        if prior is None:
+            return weight
+        if not isinstance(strength, Tensor) and strength == 0:
+            check_length(prior, "class_prior", call, _classes(like))
             return weight
         relative = _log_share(prior, like, call) + math.log(_classes(like))
         if isinstance(strength, Tensor):
@@ -201,11 +204,7 @@ def per_class(
         given = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{call}: {name} must have a number for each class: {error}") from error
-    if given.dim() != 1 or len(given) < 2 or classes not in (None, len(given)):
-        wanted = "each class" if classes is None else f"each of the {classes} classes"
-        raise ValueError(
-            f"{call}: {name} must have one value for {wanted}, got shape {tuple(given.shape)}"
-        )
+    check_length(given, name, call, classes)
     if given.requires_grad:
         raise ValueError(f"{call}: {name} is counted, and has no gradient")
     if is_eager_cpu(given):
@@ -219,6 +218,14 @@ def per_class(
                 f"{why if positive and given[first] == 0 else ''}"
             )
     return given if given.is_floating_point() else given.double()
+
+
+def check_length(value: Any, name: str, call: object, classes: int | None) -> None:
+    """Complain where there is not one value for each class."""
+    shape = tuple(value.shape) if isinstance(value, Tensor) else (len(value),)
+    if len(shape) != 1 or shape[0] < 2 or classes not in (None, shape[0]):
+        wanted = "each class" if classes is None else f"each of the {classes} classes"
+        raise ValueError(f"{call}: {name} must have one value for {wanted}, got shape {shape}")
 
 
 def _log_share(prior: Tensor, like: Tensor, call: object) -> Tensor:

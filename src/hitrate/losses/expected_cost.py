@@ -65,6 +65,8 @@ class ExpectedCostLoss(RowLoss):
     """
 
     moving = ("sigma",)
+    sigma: float | Tensor
+    noise: str | Noise
 
     def __init__(
         self,
@@ -204,7 +206,7 @@ def cost_matrix(cost: Any, call: object) -> Tensor:
     if given.dim() != 2 or given.shape[0] != given.shape[1] or len(given) < 2:
         raise ValueError(
             f"{call}: cost must have shape (C, C), the right class by the one decided for, got "
-            f"{tuple(given.shape)}"
+            f"{tuple(given.shape)}; class weights go to weight="
         )
     given = given if given.is_floating_point() else given.double()
     if is_eager_cpu(given):

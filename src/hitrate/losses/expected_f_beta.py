@@ -82,6 +82,7 @@ class ExpectedFBetaLoss(ClassificationLoss):
     """
 
     moving = ("sigma",)
+    sigma: float | Tensor
     counts: Tensor | None
     mass: Tensor | None
 

@@ -51,8 +51,10 @@ def link_loss(
 ) -> Tensor:
     """A link of log p; what was found out about the batch goes to `keep`."""
     if asked.options.is_balanced:
-        # What is kept would have the weights of now.
-        asked, keep = _weighted(asked), None
+        weight, asked = asked.options.weight, _weighted(asked)
+        if asked.options.is_balanced or asked.options.weight is not weight:
+            # What is kept would have the weights of now.
+            keep = None
     options, is_moved = asked.options, isinstance(asked.sigma, Tensor)
     if not _may_fuse(asked):
         asked = _with_a_number(asked)
@@ -240,7 +242,8 @@ class LinkLoss(ClassificationLoss):
             self.__dict__["_kept"] = ready, tensors
 
     def _tensors(self) -> tuple[Tensor | None, ...]:
-        return *self._buffers.values(), *self._parameters.values()
+        made = None if self._buffers["class_prior"] is None else self.options.weight
+        return *self._buffers.values(), *self._parameters.values(), made
 
     def probabilities(self, input: Tensor) -> Tensor:
         """Probability of each class under the loss's own noise, shaped like the logits `input`."""

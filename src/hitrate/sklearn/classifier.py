@@ -281,7 +281,8 @@ class AccuracyClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator):  # 
             quick = replace(settings, breakpoints=settings.breakpoints // 4)
             pilot = self._fitted(part, None, quick, random)
             scores = table.scores(pilot.theta, held_out)
-            target, weight, offsets = table.target[held_out], table.weight[held_out], 0.0
+            target, weight = table.target[held_out], table.weight[held_out]
+            offsets: Array | float = 0.0
             accuracy = float(weight @ (top(scores) == target))
             if table.goal is not None:
                 accuracy, _, offsets = table.goal.judged(scores, target, weight)

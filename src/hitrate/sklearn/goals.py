@@ -24,14 +24,14 @@ Array = NDArray[Any]
 
 OBJECTIVES = ("accuracy", "balanced_accuracy", "cost", "f1_macro")
 # Parameters of an estimator that a goal of its own has no use for, and what they may be.
-OF_LINEAR = {
+OF_LINEAR: dict[str, tuple[Any, ...]] = {
     "loss": ("exact",),
     "loss_params": (None, {}),
     "solver": ("homotopy",),
     "margin": (None, "auto"),
     "polish": (False, "auto"),
 }
-OF_NETWORK = {"loss": ("mixed_gradual",), "loss_params": (None, {})}
+OF_NETWORK: dict[str, tuple[Any, ...]] = {"loss": ("mixed_gradual",), "loss_params": (None, {})}
 # Rounds over all classes in the search for offsets.
 ROUNDS = 3
 

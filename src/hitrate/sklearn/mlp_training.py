@@ -194,7 +194,8 @@ def goal_loss(goal: Goal, device: torch.device) -> Callable[[Tensor, Tensor, Ten
     def of_counts(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         # A row of weight w counts w times, as a target of mass w does.
         mass = torch.zeros_like(logits).scatter(1, target[:, None], weight[:, None])
-        return rule(logits, mass)
+        loss: Tensor = rule(logits, mass)
+        return loss
 
     return of_counts
 

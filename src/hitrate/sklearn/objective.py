@@ -139,10 +139,10 @@ class Objective:
 
     def accuracy(self, theta: Array) -> float:
         """Weighted share of rows that are right, or what the table's goal makes of decisions."""
-        if self.table.goal is not None:
-            table = self.table
+        table, goal = self.table, self.table.goal
+        if goal is not None:
             scores = table.scores(theta)
-            return table.goal.judged(scores, table.target, table.weight, free=False).score
+            return goal.judged(scores, table.target, table.weight, free=False).score
         return float(self.table.weight.astype(np.float64) @ self.right(theta))
 
     def _from_steps(self, steps: Array) -> Array:
