@@ -9,7 +9,10 @@ from hitrate.losses.baselines.complement import *
 from hitrate.losses.baselines.hinge import *
 from hitrate.losses.baselines.max_mahalanobis import *
 from hitrate.losses.baselines.maximum_probability import *
+from hitrate.losses.class_balance import *
 from hitrate.losses.exact import *
+from hitrate.losses.expected_cost import *
+from hitrate.losses.expected_f_beta import *
 from hitrate.losses.generalized_cross_entropy import *
 from hitrate.losses.linear import *
 from hitrate.losses.named import *

@@ -62,8 +62,14 @@ OF_TRAINING = (
 @may_not_converge
 @pytest.mark.parametrize(
     "estimator",
-    [AccuracyClassifier(**ESTIMATORS["sgd"]), AccuracyMLPClassifier(**NETWORKS["all rows"])],
-    ids=["sgd", "network, all rows"],
+    [
+        AccuracyClassifier(**ESTIMATORS["sgd"]),
+        AccuracyClassifier(objective="balanced_accuracy", **ESTIMATORS["fixed"]),
+        AccuracyClassifier(objective="f1_macro", **ESTIMATORS["fixed"]),
+        AccuracyMLPClassifier(**NETWORKS["all rows"]),
+        AccuracyMLPClassifier(objective="f1_macro", **NETWORKS["early stopping"]),
+    ],
+    ids=["sgd", "balanced", "macro F1", "network, all rows", "network, macro F1"],
 )
 def test_checks_of_training(estimator):
     left = set(OF_TRAINING)

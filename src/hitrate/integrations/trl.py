@@ -106,7 +106,10 @@ def link_of(loss: torch.nn.Module) -> Link:
     plain = isinstance(loss, LinkLoss) and noise_named(loss.noise, "AccuracyMixin") == GUMBEL
     if plain and isinstance(loss, ExactLoss):
         plain = loss.margin is None and not loss.normalize and float(loss.sigma) == 1
-    if not plain or loss.weight is not None or loss.options.is_smoothed or loss.link.of_batch:
+    usual = isinstance(loss, LinkLoss) and not (
+        loss.options.is_smoothed or loss.options.is_balanced
+    )
+    if not plain or not usual or loss.weight is not None or loss.link.of_batch:
         raise ValueError(
             f"AccuracyMixin: {loss} is more than a link of the softmax; take 'annealed_softmax', "
             "'mixed_gradual', 'expectation' or another loss with Gumbel noise, without options"

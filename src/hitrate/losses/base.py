@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from numbers import Real
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
@@ -10,6 +11,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from hitrate.losses.class_balance import Balance, check_balance, per_class
 from hitrate.losses.moving import MovingNumbers
 from hitrate.losses.reduction import Options
 from hitrate.probability.signatures import spelled_out
@@ -19,7 +21,7 @@ T = TypeVar("T")
 
 
 class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
-    """A loss with the options of `nn.CrossEntropyLoss`, and one in the eyes of other libraries.
+    r"""A loss with the options of `nn.CrossEntropyLoss`, and one in the eyes of other libraries.
 
     Being a subclass tells them that it takes logits: skorch, for one, applies the softmax in
     `predict_proba` when it sees one. `probabilities` has the loss's own.
@@ -28,12 +30,23 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
     ----------
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    class_prior : Tensor, shape (C,), optional
+        Shares or counts of the classes in training, as from `hitrate.class_prior`: a row of class y
+        weighs :math:`(C \pi_y)^{-s}` with s = `reweighting`, on top of `weight`.
+    reweighting : float, optional
+        s, which a `Schedule` may move; by default 1 less `logit_adjustment`.
+    logit_adjustment : float
+        Tau of :math:`\mu + \tau \log \pi`, the logits that are trained. Not in evaluation mode.
+    class_margin : Tensor, shape (C,), optional
+        What a target's logit is lowered by in training, as from `hitrate.class_margin`.
     """
 
     # The function twin's, with which complaints begin.
     function_name: ClassVar[str]
     # Arguments that are numbers and may move, beside label smoothing.
     moving: tuple[str, ...] = ()
+    reweighting: float | Tensor | None
+    logit_adjustment: float | Tensor
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -48,6 +61,10 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
         ignore_index: int = -100,
         reduction: str = "mean",
         label_smoothing: float | Tensor = 0.0,
+        class_prior: Tensor | None = None,
+        reweighting: float | Tensor | None = None,
+        logit_adjustment: float | Tensor = 0.0,
+        class_margin: Tensor | None = None,
     ) -> None:
         if weight is not None and not isinstance(weight, Tensor):
             raise TypeError(
@@ -56,6 +73,15 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
             )
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
         self.set_number("label_smoothing", label_smoothing)
+        name = type(self).__name__
+        for key, given in (("class_prior", class_prior), ("class_margin", class_margin)):
+            if given is not None:
+                given = per_class(given, key, name, positive=key == "class_prior")
+            self.register_buffer(key, given)
+        self.set_number("reweighting", reweighting, optional=True)
+        self.set_number("logit_adjustment", logit_adjustment)
+        prior = self._buffers["class_prior"]
+        check_balance(Balance(prior, reweighting, logit_adjustment, class_margin), name)
 
     @classmethod
     def compute(cls, logits: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -64,10 +90,16 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
 
     def numbers(self) -> tuple[str, ...]:
         """Names of the numbers that may move."""
-        return (*self.moving, "label_smoothing")
+        of_prior = ("reweighting", "logit_adjustment")
+        there = self._buffers.get("class_prior") is not None
+        return (*self.moving, "label_smoothing", *(of_prior if there else ()))
 
     def check_number(self, name: str, value: float) -> None:
         """Complain about a value that a number cannot have."""
+        if name in ("reweighting", "logit_adjustment") and not math.isfinite(value):
+            raise ValueError(
+                f"{type(self).__name__}: {name} must be a finite number, got {value!r}"
+            )
         if name == "label_smoothing" and not 0 <= value <= 1:
             raise ValueError(
                 f"{type(self).__name__}: label_smoothing must lie between 0 and 1, got {value!r}"
@@ -93,8 +125,31 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
     @property
     def options(self) -> Options:
         """Cross entropy's options as they stand now."""
-        weight = self._buffers["weight"]
-        return Options(weight, self.ignore_index, self.reduction, self.label_smoothing)
+        usual = self._buffers["weight"], self.ignore_index, self.reduction, self.label_smoothing
+        prior, margin = self._buffers["class_prior"], self._buffers["class_margin"]
+        if prior is None and margin is None:
+            # Numbers that need a prior say so.
+            return Options(*usual, None, self.reweighting, self.logit_adjustment)
+        strength, tau = self.reweighting, self.logit_adjustment if self.training else 0.0
+        margin = margin if self.training else None
+        if prior is not None and not torch.compiler.is_compiling():
+            strength = 1 - tau if strength is None else strength
+            if not isinstance(strength, Tensor):
+                return Options(self._weights(strength), *usual[1:], prior, 0.0, tau, margin)
+        return Options(*usual, prior, strength, tau, margin)
+
+    def _weights(self, strength: float) -> Tensor | None:
+        """Class weights by the prior, made anew only where something has changed."""
+        weight, prior = self._buffers["weight"], self._buffers["class_prior"]
+        assert prior is not None
+        there = [prior] if weight is None else [prior, weight]
+        key = (strength, *((id(each), each._version) for each in there))
+        kept = self.__dict__.get("_weights_kept")
+        if kept is None or kept[0] != key:
+            found = Balance(prior, strength).weights(weight, prior, type(self).__name__)
+            # Those that were looked at are held, or another tensor could get their place.
+            kept = self.__dict__["_weights_kept"] = key, found, there
+        return kept[1]
 
     def probabilities(self, input: Tensor) -> Tensor:
         """What the loss takes as the probability of each class, shaped like the logits `input`."""

@@ -59,6 +59,8 @@ class ExactLoss(LinkLoss):
         parameters are attributes of the loss, and a `Schedule` may move them.
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    class_prior, reweighting, logit_adjustment, class_margin
+        For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
     method, backend, nodes, samples, generator
         As in `log_expected_accuracy`.
     process_group : ProcessGroup, optional
@@ -97,6 +99,10 @@ class ExactLoss(LinkLoss):
         ignore_index: int = -100,
         reduction: str = "mean",
         label_smoothing: float | Tensor = 0.0,
+        class_prior: Tensor | None = None,
+        reweighting: float | Tensor | None = None,
+        logit_adjustment: float | Tensor = 0.0,
+        class_margin: Tensor | None = None,
         method: str = "auto",
         backend: str = "auto",
         nodes: int | None = None,
@@ -110,6 +116,10 @@ class ExactLoss(LinkLoss):
             ignore_index=ignore_index,
             reduction=reduction,
             label_smoothing=label_smoothing,
+            class_prior=class_prior,
+            reweighting=reweighting,
+            logit_adjustment=logit_adjustment,
+            class_margin=class_margin,
         )
         noise_named(noise, "ExactLoss")
         for name, value in (("sigma", sigma), ("margin", margin)):

@@ -57,6 +57,8 @@ class GeneralizedCrossEntropyLoss(LinkLoss):
         Size of the training set, for pruning by row; of the Module only.
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    class_prior, reweighting, logit_adjustment, class_margin
+        For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
 
     Examples
     --------

@@ -79,7 +79,7 @@ def linear_loss(
     is_soft = target.is_floating_point()
     labels = target.reshape(-1, len(weight)) if is_soft else target.reshape(-1).long()
     parameters = [p for p in loss.parameters() if p.requires_grad]
-    job = Job(loss, labels, _rows_at_a_time(flat, weight, rows), parameters)
+    job = Job(loss, labels, _rows_at_a_time(flat, weight, rows), parameters, len(weight))
     found: Tensor = PiecewiseLoss.apply(  # type: ignore[no-untyped-call]
         job, flat, weight, bias, *parameters
     )

@@ -52,19 +52,25 @@ def link_loss(
     keep: Callable[[Kept], None] | None = None,
 ) -> Tensor:
     """A link of log p; what was found out about the batch goes to `keep`."""
+    if asked.options.is_balanced:
+        weight, asked = asked.options.weight, _weighted(asked)
+        if asked.options.is_balanced or asked.options.weight is not weight:
+            # What is kept would have the weights of now.
+            keep = None
     options, is_moved = asked.options, isinstance(asked.sigma, Tensor)
     if not _may_fuse(asked):
         asked = _with_a_number(asked)
-    normalized = normalization is not None and normalization.is_on
-    as_it_lies = None if normalized else across(asked)
+    normalized, shifted = normalization is not None and normalization.is_on, options.is_balanced
+    as_it_lies = None if normalized or shifted else across(asked)
     if as_it_lies is not None and way_of(as_it_lies).way == "fused":
         loss = fused.fused_loss(as_it_lies)
         layout = asked.logits.shape[:1] + asked.logits.shape[2:]
         return loss.reshape(layout) if options.reduction == "none" else loss
-    if normalized and fused.may_standardize(asked) and way_of(asked).way == "fused":
+    if normalized and not shifted and fused.may_standardize(asked) and way_of(asked).way == "fused":
         return fused.fused_loss(asked, normalization, keep)
     batch, rows = None, asked
-    if normalized or not isinstance(asked.logits, Tensor) or asked.logits.dim() != 2:
+    other = normalized or shifted
+    if other or not isinstance(asked.logits, Tensor) or asked.logits.dim() != 2:
         batch, rows = _as_rows(asked)
         if normalization is not None and normalized:
             found = normalize_logits(
@@ -74,6 +80,9 @@ def link_loss(
                 is_steep=_is_small(asked.sigma),
             )
             batch, rows = dataclasses.replace(batch, logits=found), rows._replace(logits=found)
+        if shifted:
+            batch = batch.adjusted()
+            rows = rows._replace(logits=batch.logits, options=batch.options)
     choice = way_of(rows)
     if choice.way == "fused" or choice.at_once:
         # These take rows as they were given, and check them.
@@ -90,6 +99,13 @@ def link_loss(
         batch, rows = _as_rows(asked)
     rows = _with_a_number(rows)
     return step_by_step(batch, rows.sigma, rows.link, rows.core, way=choice.way)
+
+
+def _weighted(asked: Asked) -> Asked:
+    """What the classes' frequencies make of the weights; nothing else is asked of kernels."""
+    if not asked.options.is_balanced or not isinstance(asked.logits, Tensor):
+        return asked
+    return asked._replace(options=asked.options.weighted(asked.logits, asked.call))
 
 
 def _with_a_number(asked: Asked) -> Asked:
@@ -118,7 +134,12 @@ def _may_fuse(asked: Asked) -> bool:
 
 def explain_loss(asked: Asked) -> Choice:
     """The way that `link_loss` takes, without taking it."""
+    asked = _weighted(asked)
     asked = asked if _may_fuse(asked) else _with_a_number(asked)
+    if asked.options.is_balanced:
+        batch, rows = _as_rows(asked)
+        batch = batch.adjusted()
+        return way_of(rows._replace(logits=batch.logits, options=batch.options))
     as_it_lies = across(asked)
     if as_it_lies is not None and (choice := way_of(as_it_lies)).way == "fused":
         return choice
@@ -130,7 +151,8 @@ def _as_rows(asked: Asked) -> tuple[Batch, Asked]:
     batch = Batch.of(asked.logits, asked.target, asked.options, asked.call)
     sigma = batch.rows_of(asked.sigma, "sigma")
     labels = batch.target if batch.is_soft else asked.target.reshape(-1)
-    return batch, asked._replace(logits=batch.logits, target=labels, sigma=sigma)
+    options = batch.options if asked.options.is_balanced else asked.options
+    return batch, asked._replace(logits=batch.logits, target=labels, sigma=sigma, options=options)
 
 
 class LinkLoss(ClassificationLoss):
@@ -236,7 +258,8 @@ class LinkLoss(ClassificationLoss):
             self.__dict__["_kept"] = ready, tensors
 
     def _tensors(self) -> tuple[Tensor | None, ...]:
-        return *self._buffers.values(), *self._parameters.values()
+        made = None if self._buffers["class_prior"] is None else self.options.weight
+        return *self._buffers.values(), *self._parameters.values(), made
 
     def probabilities(self, input: Tensor) -> Tensor:
         """Probability of each class under the loss's own noise, shaped like the logits `input`."""

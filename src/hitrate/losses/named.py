@@ -45,6 +45,8 @@ class CrossEntropyLoss(LinkLoss):
     ----------
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    class_prior, reweighting, logit_adjustment, class_margin
+        For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
 
     Examples
     --------
@@ -78,6 +80,8 @@ class ExpectationLoss(LinkLoss):
     ----------
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    class_prior, reweighting, logit_adjustment, class_margin
+        For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
 
     Examples
     --------
@@ -110,6 +114,8 @@ class MeanAbsoluteErrorLoss(LinkLoss):
     ----------
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    class_prior, reweighting, logit_adjustment, class_margin
+        For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
 
     Examples
     --------
@@ -148,6 +154,8 @@ class MixedLoss(LinkLoss):
         F, from 0 to 0.5. The paper moves it during training: see `hitrate.schedules`.
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    class_prior, reweighting, logit_adjustment, class_margin
+        For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
 
     Examples
     --------
@@ -182,6 +190,8 @@ class FocalLoss(LinkLoss):
         At 0 this is cross entropy.
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    class_prior, reweighting, logit_adjustment, class_margin
+        For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
 
     Examples
     --------
@@ -217,6 +227,8 @@ class TamedCrossEntropyLoss(LinkLoss):
         0 is cross entropy; at 1 the loss is log(1 - log p); above 1 it is bounded.
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    class_prior, reweighting, logit_adjustment, class_margin
+        For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
 
     Examples
     --------

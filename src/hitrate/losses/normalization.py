@@ -80,9 +80,9 @@ def normalize_logits(
             double(rows).clamp(-largest, largest).where(counted, double(rows)), ignored
         ).to(rows.dtype)
     count = counted.sum().to(rows.dtype)
-    total, count = _over_processes(torch.stack([finite.sum(), count]), process_group).unbind()
+    total, count = over_processes(torch.stack([finite.sum(), count]), process_group).unbind()
     centred = (finite - total / count.clamp(min=1.0)).masked_fill(~counted, 0.0)
-    squares = _over_processes(centred.square().sum(), process_group)
+    squares = over_processes(centred.square().sum(), process_group)
     scale = torch.rsqrt(squares / (count - 1).clamp(min=1.0) + EPSILON)
     return torch.where(counted, centred * scale, rows)
 
@@ -110,7 +110,7 @@ def has_others(group: dist.ProcessGroup | None) -> bool:
     return dist.get_world_size(group) > 1
 
 
-def _over_processes(value: Tensor, group: dist.ProcessGroup | None) -> Tensor:
+def over_processes(value: Tensor, group: dist.ProcessGroup | None) -> Tensor:
     """Sum over the processes of a group; the value itself where nobody else takes part.
 
     A sum of a DTensor is over all processes already.

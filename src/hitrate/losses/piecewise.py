@@ -34,6 +34,7 @@ class Job:
     target: Tensor  # (N,) class indices, or (N, C) probabilities
     rows: int
     parameters: Sequence[Tensor]  # Of the loss itself.
+    classes: int
 
     @property
     def per_row(self) -> bool:
@@ -43,6 +44,9 @@ class Job:
     def divisor(self, like: Tensor) -> Tensor:
         """What the mean divides by, as cross entropy does; 1 for a sum."""
         target, weight = self.target, self.loss.weight
+        if isinstance(self.loss, ClassificationLoss):
+            logits = like.new_empty(0, self.classes)
+            weight = self.loss.options.weighted(logits, type(self.loss).__name__).weight
         one = torch.ones((), dtype=_wide(like.dtype), device=like.device)
         if self.loss.reduction != "mean":
             return one
@@ -179,7 +183,7 @@ def _value_and_gradient(
 
 def _is_plain(loss: LinkLoss) -> bool:
     """Whether calling it does no more than what it asks for."""
-    if loss._forward_hooks or loss._forward_pre_hooks:
+    if loss._forward_hooks or loss._forward_pre_hooks or loss.options.is_balanced:
         return False
     return type(loss).forward in (
         LinkLoss.forward,

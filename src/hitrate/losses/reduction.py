@@ -7,12 +7,13 @@ takes what `torch.nn.functional.cross_entropy` takes and treats it in the same w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
 
+from hitrate.losses.class_balance import Balance, check_balance
 from hitrate.losses.in_pieces import Piece, by_pieces, pieces_of, terms_by_pieces
 from hitrate.probability import arguments
 from hitrate.probability.execution import full_precision
@@ -29,17 +30,45 @@ Pool = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Options(NamedTuple):
-    """The options of `nn.CrossEntropyLoss`."""
+    """The options of `nn.CrossEntropyLoss`, and those about classes of different frequency."""
 
     weight: Tensor | None = None
     ignore_index: int = -100
     reduction: str = "mean"
     label_smoothing: float | Tensor = 0.0
+    class_prior: Tensor | None = None
+    reweighting: float | Tensor | None = None
+    logit_adjustment: float | Tensor = 0.0
+    class_margin: Tensor | None = None
 
     @property
     def is_smoothed(self) -> bool:
         """Whether targets are smoothed; a smoothing that moves may pass through 0."""
         return isinstance(self.label_smoothing, Tensor) or self.label_smoothing > 0
+
+    @property
+    def balance(self) -> Balance:
+        """The options about classes of different frequency."""
+        return Balance(*self[4:])
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether there are any."""
+        tau = self.logit_adjustment
+        classes = (self.class_prior, self.reweighting, self.class_margin)
+        return any(o is not None for o in classes) or isinstance(tau, Tensor) or tau != 0
+
+    def weighted(self, logits: Tensor, call: object) -> Options:
+        """The same with the prior's weights in `weight`, and only what shifts logits left."""
+        if not self.is_balanced:
+            return self
+        balance = self.balance
+        check_balance(balance, call)
+        weight = balance.weights(self.weight, logits, call)
+        if not balance.is_shifted:
+            return Options(weight, *self[1:4])
+        done = None if self.class_prior is None else 0.0
+        return self._replace(weight=weight, reweighting=done)
 
 
 class LossOptions(TypedDict, total=False):
@@ -49,6 +78,10 @@ class LossOptions(TypedDict, total=False):
     ignore_index: int
     reduction: str
     label_smoothing: float | Tensor
+    class_prior: Tensor | None
+    reweighting: float | Tensor | None
+    logit_adjustment: float | Tensor
+    class_margin: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -76,6 +109,7 @@ class Batch:
         classes = scores.shape[axis]
         layout = scores.shape[:axis] + scores.shape[axis + 1 :]
         rows = scores if scores.dim() == 2 else scores.movedim(axis, -1).reshape(-1, classes)
+        options = options.weighted(logits, call)
         weight = options.weight
         if weight is not None and not isinstance(weight, Tensor):
             raise TypeError(f"{call}: weight must be a tensor, got {type(weight).__name__}")
@@ -113,6 +147,21 @@ class Batch:
         """Whether targets are probabilities."""
         return self.ignored is None
 
+    def adjusted(self) -> Batch:
+        """The same with logits as the classes' frequencies make them, in training."""
+        balance = self.options.balance
+        if not balance.is_shifted:
+            return self
+        hard = None if self.is_soft or self.options.is_smoothed else self.target
+        if is_sharded(self.logits):
+            prior, margin = balance.class_prior, balance.class_margin
+            balance = balance._replace(
+                class_prior=None if prior is None else everywhere(prior, self.logits),
+                class_margin=None if margin is None else everywhere(margin, self.logits),
+            )
+        rows = balance.shift(self.logits, hard, self.call)
+        return replace(self, logits=rows, options=Options(*self.options[:4]))
+
     def rows_of(self, value: float | Tensor, name: str) -> float | Tensor:
         """A number as it is; a tensor with one value per loss value as one per row (R,)."""
         if not isinstance(value, Tensor):
@@ -138,6 +187,7 @@ class Batch:
         link: Callable[[Tensor], Tensor] | None = None,
         beside: Tensor | None = None,
         is_heavy: bool = False,
+        keeps_gradients: bool = False,
     ) -> Tensor:
         """Apply a rule to the rows and reduce, as cross entropy does.
 
@@ -145,14 +195,24 @@ class Batch:
         Smoothing mixes q with the uniform distribution. The mean divides by the sum of the
         targets' weights for index targets, by the number of rows for probabilities.
 
-        Many rows are taken in pieces, so nothing that the rule keeps to itself may want a
-        gradient; `beside` may, with a row (R, ...) for each of them. A `pool`, and a `link` of what
+        Many rows are taken in pieces, unless the rule keeps to itself what wants a gradient;
+        `beside` may want one, with a row (R, ...) for each of them. A `pool`, and a `link` of what
         the rule says, may be anything: they get all rows. Heavy is a rule of integrals.
         """
+        if self.options.is_balanced:
+            return self.adjusted().loss(
+                of_target,
+                of_classes,
+                pool,
+                link=link,
+                beside=beside,
+                is_heavy=is_heavy,
+                keeps_gradients=keeps_gradients,
+            )
         rule = BatchRule(self, of_target, of_classes)
         beside_rows = () if beside is None else (beside,)
         pieces = None
-        if not self._wants_more():
+        if not (keeps_gradients or self._wants_more()):
             each_class = rule.of_all and isinstance(of_classes, EachClass)
             pieces = pieces_of(self.logits, each_class=each_class, is_heavy=is_heavy)
         with full_precision(self.logits):
@@ -178,6 +238,24 @@ class Batch:
     def _weight(self) -> Tensor | None:
         weight = self.options.weight
         return None if weight is None else weight.to(self.logits)
+
+    def shares(self, rows: slice) -> Tensor:
+        """Target probabilities (n, C) of some rows, smoothed."""
+        if self.is_soft:
+            q = self.target[rows]
+        else:
+            like = self.logits[rows].detach()
+            q = torch.zeros_like(like).scatter(1, self.target[rows, None], 1.0)
+        if not self.options.is_smoothed:
+            return q
+        smoothing = self.options.label_smoothing
+        return q * (1 - smoothing) + smoothing / self.logits.shape[1]
+
+    def coefficients(self) -> Tensor:
+        """What each class of each row counts for (R, C): target probability times weight."""
+        q, weight = self.shares(slice(None)), self._weight()
+        q = q if weight is None else q * weight
+        return q if self.ignored is None else q.masked_fill(self.ignored[:, None], 0.0)
 
     def _total(self) -> Tensor | int:
         """What the mean divides by."""
@@ -240,17 +318,9 @@ class BatchRule:
     def coefficient(self, rows: slice) -> Tensor | None:
         """Parts that the terms of some rows have in their losses; None for all 1."""
         batch, weight = self.batch, self.batch._weight()
-        target = batch.target[rows]
         if not self.of_all:
-            return None if weight is None else weight[target]
-        if batch.is_soft:
-            q = target
-        else:
-            like = batch.logits[rows].detach()
-            q = torch.zeros_like(like).scatter(1, target[:, None], 1.0)
-        if batch.options.is_smoothed:
-            smoothing = batch.options.label_smoothing
-            q = q * (1 - smoothing) + smoothing / batch.logits.shape[1]
+            return None if weight is None else weight[batch.target[rows]]
+        q = batch.shares(rows)
         return q if weight is None else q * weight
 
     def summed(self, terms: Tensor, coefficient: Tensor | None, rows: slice) -> Tensor:

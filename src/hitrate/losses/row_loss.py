@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple, Unpack
 
 from torch import Tensor
@@ -17,6 +17,8 @@ class Rule(NamedTuple):
 
     of_target: OfTarget
     of_classes: OfClasses
+    # A rule of integrals takes more memory than others.
+    is_heavy: bool = False
 
 
 class RowLoss(ClassificationLoss):
@@ -51,13 +53,22 @@ class RowLoss(ClassificationLoss):
         rule, options = split_options(cls.make_rule, args, kwargs)
         shown = inspect.signature(cls.make_rule).bind_partial(*args).arguments
         call = RowCall(cls.function_name, {**shown, **kwargs})
-        return Batch.of(logits, target, options, call).loss(*rule)
+        return _loss(Batch.of(logits, target, options, call), rule, (*args, *kwargs.values()))
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Loss of logits `input`."""
         arguments = {name: getattr(self, name) for name in self._arguments}
         call = RowCall(self.function_name, arguments)
-        return Batch.of(input, target, self.options, call).loss(*self.make_rule(**arguments))
+        batch = Batch.of(input, target, self.options, call)
+        return _loss(batch, self.make_rule(**arguments), arguments.values())
+
+
+def _loss(batch: Batch, rule: Rule, given: Iterable[Any]) -> Tensor:
+    """The batch's loss; a rule that keeps what wants a gradient gets all rows at once."""
+    wants = any(isinstance(each, Tensor) and each.requires_grad for each in given)
+    return batch.loss(
+        rule.of_target, rule.of_classes, is_heavy=rule.is_heavy, keeps_gradients=wants
+    )
 
 
 class RowCall(NamedTuple):

@@ -63,7 +63,7 @@ def _kind(asked: Asked) -> tuple[Any, ...] | None:
     Numbers that move are so whatever their values.
     """
     rows, target, sigma, link, core, options, _ = asked
-    weight, _, reduction, smoothing = options
+    weight, _, reduction, smoothing = options[:4]
     margin = core.margin
     if type(rows) not in PLAIN or type(target) is not Tensor or torch.compiler.is_compiling():
         return None

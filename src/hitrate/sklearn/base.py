@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from hitrate.calibration import ENOUGH, Calibration, calibrate
+from hitrate.sklearn.goals import Wanted
 from hitrate.sklearn.objective import top
 from hitrate.sklearn.parameters import class_weights
 from hitrate.sklearn.standardized import Standardized
@@ -25,6 +26,8 @@ class AccuracyEstimator:
     classes_: Array
     calibration_: Calibration
     class_weight: Any
+    objective: str
+    cost: Any
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -33,17 +36,21 @@ class AccuracyEstimator:
 
     def _table(self, X: Any, y: Any, sample_weight: Any | None, call: str) -> Standardized:
         """Checked rows, targets and weights to fit, without rows of weight 0; sets `classes_`."""
+        wanted = Wanted(self.objective, self.cost, call)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)
         check_classification_targets(y)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         self.classes_, target = np.unique(y, return_inverse=True)
         weight = class_weights(self.class_weight, self.classes_, target, weight, call)
+        weight, goal = wanted.weighted(target, weight, len(self.classes_))
         if not weight.all():
             counted = np.flatnonzero(weight)
             X, target, weight = X[counted], target[counted], weight[counted]
         if len(np.unique(target)) < 2:
             raise ValueError(f"{call}: needs rows of two classes or more, got one class")
-        return Standardized(X, target.astype(np.int64), weight, len(self.classes_))
+        table = Standardized(X, target.astype(np.int64), weight, len(self.classes_))
+        table.goal = goal
+        return table
 
     def _checked(self, X: Any) -> Any:
         """Rows to predict, of a fitted estimator."""

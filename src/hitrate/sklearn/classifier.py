@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -46,6 +47,15 @@ class AccuracyClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator):  # 
         A name of `hitrate.losses.LOSSES`, but for "max_mahalanobis_center".
     loss_params : dict, optional
         More arguments of the loss, such as ``{"link": "gce"}`` for "exact".
+    objective : {"accuracy", "balanced_accuracy", "cost", "f1_macro"}
+        What decisions are trained, tuned and judged by. "balanced_accuracy" gives all classes the
+        same weight; "cost" is the mean of `cost`; "f1_macro" the F1 of expected counts, averaged
+        over classes. The last, and costs that depend on what is decided for instead, are trained by
+        an objective of their own, with Gumbel noise, and with a threshold for each class that is
+        chosen on held-out rows.
+    cost : array, shape (C, C), optional
+        For "cost": that of deciding for each class (column) where another is right (row), in the
+        order of `classes_`.
     l2 : float or "auto"
         Weight of the squared length of the standardised features' weights;
         :math:`1 / (N l_2)` is C of scikit-learn's `LogisticRegression`. "auto" chooses by
@@ -130,6 +140,8 @@ class AccuracyClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator):  # 
         loss: str = "exact",
         *,
         loss_params: Mapping[str, Any] | None = None,
+        objective: str = "accuracy",
+        cost: ArrayLike | None = None,
         l2: float | str = "auto",
         sigma: float | str = "auto",
         margin: float | str | None = "auto",
@@ -148,6 +160,8 @@ class AccuracyClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator):  # 
     ) -> None:
         self.loss = loss
         self.loss_params = loss_params
+        self.objective = objective
+        self.cost = cost
         self.l2 = l2
         self.sigma = sigma
         self.margin = margin
@@ -181,9 +195,10 @@ class AccuracyClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator):  # 
             The estimator itself.
         """
         call = f"AccuracyClassifier(loss={self.loss!r}, solver={self.solver!r}).fit"
-        parameters = Parameters(call, self.get_params(deep=False))
+        Parameters(call, self.get_params(deep=False))
         before = getattr(self, "classes_", None)
         table = self._table(X, y, sample_weight, call)
+        parameters = Parameters(call, self.get_params(deep=False), table.goal)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         random = np.random.default_rng(seed)
         theta = self._last_theta(table, before) if self.warm_start else None
@@ -243,11 +258,14 @@ class AccuracyClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator):  # 
         else:
             candidates = [settings] if self.solver != "sgd" else parameters.sgd_candidates()
             choice = self._piloted(table, candidates, random)
-        settings, rows = choice.settings, choice.rows
+        settings, rows, offsets = choice.settings, choice.rows, choice.offsets
         self.calibration_ = calibrated(
             choice.scores, table.target[rows], table.weight[rows], random
         )
-        return self._fitted(table, theta, settings, random, choice.near), settings
+        solution = self._fitted(table, theta, settings, random, choice.near)
+        moved = solution.theta.copy()
+        moved[-1] += offsets
+        return replace(solution, theta=moved), settings
 
     def _piloted(
         self, table: Standardized, candidates: list[Settings], random: np.random.Generator
@@ -258,14 +276,19 @@ class AccuracyClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator):  # 
             some = np.sort(random.choice(table.rows, COARSE, replace=False))
         held_out = held_out_rows(table.target[some], self.validation_fraction, random)
         inside, held_out = np.delete(some, held_out), some[held_out]
-        part, best, highest = table.part(inside), None, -1.0
+        part, best, highest = table.part(inside), None, -math.inf
         for settings in candidates:
             quick = replace(settings, breakpoints=settings.breakpoints // 4)
             pilot = self._fitted(part, None, quick, random)
             scores = table.scores(pilot.theta, held_out)
-            accuracy = float(table.weight[held_out] @ (top(scores) == table.target[held_out]))
+            target, weight = table.target[held_out], table.weight[held_out]
+            offsets: Array | float = 0.0
+            accuracy = float(weight @ (top(scores) == target))
+            if table.goal is not None:
+                accuracy, _, offsets = table.goal.judged(scores, target, weight)
             if accuracy > highest:
-                best, highest = Choice(settings, scores, held_out, pilot.start), accuracy
+                found = Choice(settings, scores + offsets, held_out, pilot.start, offsets)
+                best, highest = found, accuracy
         assert best is not None
         return best
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hitrate.sklearn.goals import SoftF1
 from hitrate.sklearn.objective import Minimum, Objective
 from hitrate.sklearn.row_losses import RowLoss, cross_entropy
 
@@ -31,7 +32,7 @@ def convex_start(
 
 def path(
     objective: Objective,
-    rule_at: Callable[[float], RowLoss],
+    rule_at: Callable[[float], RowLoss | SoftF1],
     theta: Array,
     sigmas: Sequence[float],
     *,

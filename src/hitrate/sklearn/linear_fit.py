@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hitrate.sklearn.goals import Goal, SoftF1
 from hitrate.sklearn.homotopy import convex_start, path, spread
 from hitrate.sklearn.objective import Objective
 from hitrate.sklearn.row_losses import ExactError, RowLoss, row_loss
@@ -49,9 +50,13 @@ class Settings:
     max_iter: int = 100
     tol: float = 1e-4
     call: str = "AccuracyClassifier"
+    # What decisions are judged by, where that is not their accuracy.
+    goal: Goal | None = None
 
-    def rule(self, sigma: float) -> RowLoss:
+    def rule(self, sigma: float) -> RowLoss | SoftF1:
         """The loss of a row at one sigma."""
+        if self.goal is not None:
+            return self.goal.rule(sigma)
         return row_loss(self.loss, self.loss_params, sigma, self.margin, self.call)
 
 
@@ -153,8 +158,11 @@ def solve(
 
 def _accuracies(objective: Objective, theta: Array, sigma: float) -> dict[str, float]:
     """Expected accuracy under normal noise of this size on the scores, and without noise."""
+    goal, actual = objective.table.goal, objective.accuracy(theta)
+    if goal is not None:
+        loss, _ = objective.loss(goal.rule(sigma), theta)
+        return {"sigma": sigma, "expected": goal.score(loss), "actual": actual}
     error, _ = objective.loss(ExactError(sigma), theta)
-    actual = objective.accuracy(theta)
     return {"sigma": sigma, "expected": 1 - error, "actual": actual}
 
 

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from hitrate.losses import LOSSES
 from hitrate.recipes import RECIPES, current_name
 from hitrate.sklearn.base import AccuracyEstimator, calibrated
+from hitrate.sklearn.goals import OF_NETWORK, Goal, refuse_others
 from hitrate.sklearn.mlp_training import (
     Network,
     Training,
@@ -53,6 +54,13 @@ class AccuracyMLPClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator): 
         Changes of its arguments, a schedule in the place of a number included: what
         `hitrate.recipe` takes, such as ``{"link": "gce", "q": schedules.linear(0.0, 1.0)}`` for
         "exact".
+    objective : {"accuracy", "balanced_accuracy", "cost", "f1_macro"}
+        What decisions are trained and judged by: see `AccuracyClassifier`. The last, and costs that
+        depend on what is decided for instead, are trained by an objective of their own, which takes
+        over from cross entropy as training goes on; there are no thresholds.
+    cost : array, shape (C, C), optional
+        For "cost": that of deciding for each class (column) where another is right (row), in the
+        order of `classes_`.
     hidden_size : int or "features"
         Units of the hidden layer; "features" is the paper's, as many as there are features.
     weight_decay : float
@@ -94,7 +102,7 @@ class AccuracyMLPClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator): 
     loss_curve_ : list of float
         Mean loss of each epoch. Where the loss moves, so does its scale.
     validation_scores_ : list of float or None
-        Held-out accuracy after each epoch, with early stopping.
+        Held-out accuracy after each epoch, or what `objective` says, with early stopping.
     calibration_ : Calibration
         What `predict_proba` adds to the scores: see `AccuracyClassifier`.
     n_features_in_ : int
@@ -121,6 +129,8 @@ class AccuracyMLPClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator): 
         loss: str = "mixed_gradual",
         *,
         loss_params: Mapping[str, Any] | None = None,
+        objective: str = "accuracy",
+        cost: ArrayLike | None = None,
         hidden_size: int | str = 128,
         weight_decay: float = 0.01,
         learning_rate: float = 0.003,
@@ -136,6 +146,8 @@ class AccuracyMLPClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator): 
     ) -> None:
         self.loss = loss
         self.loss_params = loss_params
+        self.objective = objective
+        self.cost = cost
         self.hidden_size = hidden_size
         self.weight_decay = weight_decay
         self.learning_rate = learning_rate
@@ -168,9 +180,10 @@ class AccuracyMLPClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator): 
             The estimator itself.
         """
         call = f"AccuracyMLPClassifier(loss={self.loss!r}).fit"
-        plan = NetworkParameters(call, self.get_params(deep=False)).plan()
+        parameters = NetworkParameters(call, self.get_params(deep=False))
         before = getattr(self, "classes_", None)
         table = self._table(X, y, sample_weight, call)
+        plan = parameters.plan(table.goal)
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         random = np.random.default_rng(seed)
         start = self._start(table, before, random)
@@ -259,12 +272,14 @@ class NetworkParameters(Validation):
         self.number("learning_rate", above=0.0)
         self.number("validation_fraction", above=0.0, below=1.0)
 
-    def plan(self) -> TrainingOptions:
-        """What the training needs to know."""
+    def plan(self, goal: Goal | None = None) -> TrainingOptions:
+        """What the training needs to know; towards a goal it starts as cross entropy."""
         given = self.given
+        if goal is not None:
+            refuse_others(given, OF_NETWORK, self.call)
         return TrainingOptions(
             call=self.call,
-            loss=current_name(given["loss"]),
+            loss=current_name(given["loss"]) if goal is None else "cross_entropy",
             loss_params=dict(given["loss_params"] or {}),
             weight_decay=float(given["weight_decay"]),
             learning_rate=float(given["learning_rate"]),

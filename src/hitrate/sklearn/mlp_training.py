@@ -12,13 +12,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hitrate.losses.expected_cost import expected_cost_loss
+from hitrate.losses.expected_f_beta import ExpectedFBetaLoss
 from hitrate.recipes import recipe
+from hitrate.sklearn.goals import Goal
 from hitrate.sklearn.standardized import Standardized
 
 Array = NDArray[Any]
 
 # A batch is one of so many parts of the rows, within these sizes.
 PARTS, SMALLEST, LARGEST = 20, 16, 256
+# Of running counts, where a batch is too small for an F-measure.
+MOMENTUM = 0.9
 
 
 @dataclass(frozen=True)
@@ -135,15 +140,19 @@ def train_network(
     # Weights were shares of one; a batch's mean should be of the order of a row's loss.
     share = torch.from_numpy(np.asarray(table.weight * table.rows, np.float32)).to(device)
     moving.loss.to(device)
+    of_goal = None if table.goal is None else goal_loss(table.goal, device)
 
-    result, highest, rose = Training(start), -1.0, 0
+    result, highest, rose = Training(start), -math.inf, 0
     try:
         for epoch in range(1, plan.epochs + 1):
             total = torch.zeros((), device=device)
             order = torch.randperm(table.rows, generator=generator).to(device)
             for some in torch.tensor_split(order, batches):
-                losses = moving.loss(_logits(rows(some), parameters), target[some])
-                loss = (losses * share[some]).mean()
+                logits = _logits(rows(some), parameters)
+                loss = (moving.loss(logits, target[some]) * share[some]).mean()
+                if of_goal is not None:
+                    part = fall.last_epoch / steps
+                    loss = (1 - part) * loss + part * of_goal(logits, target[some], share[some])
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
@@ -166,6 +175,31 @@ def train_network(
     return result
 
 
+def goal_loss(goal: Goal, device: torch.device) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """The objective of a goal for a batch of logits (n, C), targets and weights (n,).
+
+    Its noise is Gumbel's, as cross entropy's is, which the training starts from.
+    """
+    if goal.cost is not None:
+        cost = torch.from_numpy(goal.cost).to(device, torch.float32)
+
+        def of_cost(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+            each = expected_cost_loss(logits, target, cost, noise="gumbel", reduction="none")
+            return (each * weight).mean()
+
+        return of_cost
+    rule = ExpectedFBetaLoss(noise="gumbel", momentum=MOMENTUM, num_classes=goal.classes)
+    rule.to(device)
+
+    def of_counts(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+        # A row of weight w counts w times, as a target of mass w does.
+        mass = torch.zeros_like(logits).scatter(1, target[:, None], weight[:, None])
+        loss: Tensor = rule(logits, mass)
+        return loss
+
+    return of_counts
+
+
 def _rows(table: Standardized, device: torch.device) -> Callable[[Tensor], Tensor]:
     """Standardised rows by their numbers: from the device, or, if sparse, made dense one by one."""
     if table.sparse:
@@ -181,15 +215,16 @@ def _logits(x: Tensor, parameters: list[Tensor]) -> Tensor:
 
 
 def _accuracy(table: Standardized, parameters: list[Tensor], device: torch.device) -> float:
-    """Weighted share of rows that are right."""
-    rows, hits = _rows(table, device), np.empty(table.rows, bool)
+    """Weighted share of rows that are right, or what the table's goal makes of the decisions."""
+    rows, best = _rows(table, device), np.empty(table.rows, np.int64)
     with torch.no_grad():
         for block in table.blocks(65_536):
             some = torch.arange(block.start, block.stop, device=device)
-            best = _logits(rows(some), parameters).argmax(1).cpu().numpy()
-            hits[block] = best == table.target[block]
+            best[block] = _logits(rows(some), parameters).argmax(1).cpu().numpy()
     # A millionth is rounding, or a row of next to no weight: no reason to prefer an epoch.
-    return round(float(table.weight @ hits), 6)
+    if table.goal is not None:
+        return round(table.goal.counted(table.target, best, table.weight)[0], 6)
+    return round(float(table.weight @ (best == table.target)), 6)
 
 
 def _network(parameters: list[Tensor]) -> Network:

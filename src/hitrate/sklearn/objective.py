@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import linalg, optimize
 
+from hitrate.sklearn.goals import SoftF1
 from hitrate.sklearn.row_losses import NODES, RowLoss
 from hitrate.sklearn.standardized import Standardized
 
@@ -59,8 +60,11 @@ class Objective:
             self._unwhiten = factor.T.copy()
             self._whiten = linalg.solve_triangular(factor, np.eye(len(gram)), lower=True)
 
-    def loss(self, rule: RowLoss, theta: Array) -> tuple[float, Array]:
-        """Mean loss and its slopes in theta."""
+    def loss(self, rule: RowLoss | SoftF1, theta: Array) -> tuple[float, Array]:
+        """Mean loss and its slopes in theta; of counts, by the cost that has their slopes."""
+        if isinstance(rule, SoftF1):
+            value, cost = rule.at(self, theta)
+            return value, self.loss(cost, theta)[1]
         table = self.table
         total, slopes = 0.0, np.zeros(theta.shape)
         for block in table.blocks(self.block):
@@ -82,7 +86,7 @@ class Objective:
 
     def minimize(
         self,
-        rule: RowLoss,
+        rule: RowLoss | SoftF1,
         theta: Array,
         *,
         l2: float,
@@ -134,7 +138,11 @@ class Objective:
         return hits
 
     def accuracy(self, theta: Array) -> float:
-        """Weighted share of rows that are right."""
+        """Weighted share of rows that are right, or what the table's goal makes of decisions."""
+        table, goal = self.table, self.table.goal
+        if goal is not None:
+            scores = table.scores(theta)
+            return goal.judged(scores, table.target, table.weight, free=False).score
         return float(self.table.weight.astype(np.float64) @ self.right(theta))
 
     def _from_steps(self, steps: Array) -> Array:

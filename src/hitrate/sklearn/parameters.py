@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hitrate.losses import LOSSES
+from hitrate.sklearn.goals import OF_LINEAR, Goal, refuse_others
 from hitrate.sklearn.linear_fit import SMALLEST_SIGMA, Settings
 from hitrate.sklearn.tuning import MARGINS, SIGMAS, STRENGTHS, Grid
 from hitrate.sklearn.validation import Validation
@@ -34,7 +35,11 @@ class Parameters(Validation):
         What complaints show.
     given : mapping
         The estimator's own, as from ``get_params``.
+    goal : Goal, optional
+        What decisions are judged by, where that is not their accuracy.
     """
+
+    goal: Goal | None = None
 
     def __post_init__(self) -> None:
         given = self.given
@@ -64,6 +69,8 @@ class Parameters(Validation):
         self.number("tol", above=0.0)
         self.number("learning_rate", above=0.0)
         self.number("validation_fraction", above=0.0, below=1.0)
+        if self.goal is not None:
+            refuse_others(given, OF_LINEAR, self.call)
 
     @staticmethod
     def losses() -> list[str]:
@@ -88,6 +95,7 @@ class Parameters(Validation):
         polish = given["polish"]
         if polish == "auto":
             polish = not sgd and loss == "exact" and l2 == 0
+        polish = polish and self.goal is None
         default = SGD_STEPS if sgd else STAGE_ITERATIONS
         return Settings(
             loss=loss,
@@ -99,6 +107,7 @@ class Parameters(Validation):
             max_iter=default if given["max_iter"] is None else int(given["max_iter"]),
             tol=float(given["tol"]),
             call=self.call,
+            goal=self.goal,
         )
 
     def grid(self, rows: int) -> Grid | None:
@@ -124,6 +133,8 @@ class Parameters(Validation):
             sigmas = (*(s for s in SIGMAS if s > fixed.sigma), fixed.sigma)
         margins = MARGINS if "margin" in free and not l2_off else (fixed.margin,)
         polish = (False, True) if "polish" in free else (fixed.polish,)
+        if self.goal is not None:
+            margins, polish = (None,), (False,)
         start = "sigma" in free and False in polish
         return Grid(l2, sigmas, margins, polish, start=start)
 

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from hitrate.sklearn.goals import Goal
+
 Array = NDArray[Any]
 
 # Below this many numbers a copy in float64 is cheap; above it float32 is twice as fast.
@@ -55,6 +57,8 @@ class Standardized:
         self.target = target
         self.weight = (weight / weight.sum()).astype(self.dtype)
         self.classes = classes
+        # What decisions are judged by, where that is not their accuracy.
+        self.goal: Goal | None = None
 
     @property
     def rows(self) -> int:

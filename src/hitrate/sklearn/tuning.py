@@ -49,6 +49,8 @@ class Choice:
     scores: Array
     rows: Array
     near: Array | None
+    # Of the scores (D,), where a goal has thresholds.
+    offsets: Array | float = 0.0
 
 
 def folds(target: Array, count: int, random: np.random.Generator) -> list[Array]:
@@ -96,13 +98,24 @@ def choose(
         for each, theta in _fits(objective, here, grid, start, random):
             held_out[each][rows] = out.scores(theta)
 
-    hits = [top(held_out[each]) == whole.target for each in candidates]
-    best = candidates[smoothest(hits, whole.weight)]
+    offsets: list[Array | float] = [0.0] * len(candidates)
+    if whole.goal is None:
+        hits = [top(held_out[each]) == whole.target for each in candidates]
+        number = smoothest(hits, whole.weight)
+    else:
+        judge = whole.goal.judged
+        judged = [judge(held_out[each], whole.target, whole.weight) for each in candidates]
+        number = smoothest(
+            [each.rows for each in judged], whole.weight, [each.score for each in judged]
+        )
+        offsets = [each.offsets for each in judged]
+    best = candidates[number]
     sigma, margin, polished = best
     chosen = replace(settings, l2=l2, sigma=sigma, margin=margin, polish=polished)
     # Along the path that was tried, each stage came to rest.
     chosen = replace(chosen, passing=settings.max_iter)
-    return Choice(chosen, held_out[best], some, np.mean(starts, axis=0))
+    scores = held_out[best] + offsets[number]
+    return Choice(chosen, scores, some, np.mean(starts, axis=0), offsets[number])
 
 
 def _without(whole: Standardized, rows: Array) -> tuple[Objective, Standardized]:
@@ -111,16 +124,19 @@ def _without(whole: Standardized, rows: Array) -> tuple[Objective, Standardized]
     return Objective(whole.part(inside)), whole.part(rows)
 
 
-def smoothest(hits: Sequence[Array], weight: Array) -> int:
+def smoothest(hits: Sequence[Array], weight: Array, scores: Sequence[float] | None = None) -> int:
     """The most accurate candidate, unless the first is as good within a standard error.
 
     Parameters
     ----------
-    hits : sequence of arrays of bool, shape (N,)
-        Which rows each candidate has right; candidates from smooth to rough.
+    hits : sequence of arrays, shape (N,)
+        Which rows each candidate has right, or what they are worth; candidates from smooth to
+        rough.
     weight : array, shape (N,)
+    scores : sequence of float, optional
+        By default the weighted sums of the rows'.
     """
-    accuracy = [float(weight @ each) for each in hits]
+    accuracy = [float(weight @ each) for each in hits] if scores is None else scores
     best = int(np.argmax(np.round(accuracy, 12)))
     difference = hits[best].astype(float) - hits[0]
     error = math.sqrt(float((weight * difference) @ (weight * difference)))
@@ -189,6 +205,10 @@ def _best_l2(
             loss[k] += whole.weight[rows] @ _cross_entropy(scores, out.target)
             hits[k, rows] = top(scores) == out.target
         starts.append(found)
+    if whole.goal is not None:
+        # Thresholds come later: of the scores themselves likelihood says more.
+        best = int(np.argmin(np.round(loss, 12)))
+        return grid[best], [found[best] for found in starts]
     accuracy = hits @ whole.weight
     top_one = int(accuracy.argmax())
     error = np.linalg.norm(whole.weight * (hits[top_one] - accuracy[top_one]))

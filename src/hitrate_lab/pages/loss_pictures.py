@@ -124,6 +124,13 @@ CURVES: dict[str, list[Curve]] = {
         )
         for classes in (2, 3, 10)
     ],
+    "expected_cost": [
+        Curve(
+            f"an error costs {price:g}",
+            partial(hitrate.expected_cost_loss, cost=torch.tensor([[0.0, price], [1.0, 0.0]])),
+        )
+        for price in (1.0, 2.0, 3.0)
+    ],
 }
 
 

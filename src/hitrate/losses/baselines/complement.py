@@ -46,6 +46,8 @@ def complement_entropy_loss(
         Class indices of shape (), (N,) or (N, d1, ...), or probabilities shaped like `logits`.
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    class_prior, reweighting, logit_adjustment, class_margin
+        For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
 
     Returns
     -------
@@ -84,6 +86,8 @@ class ComplementObjectiveLoss(RowLoss):
         b.
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    class_prior, reweighting, logit_adjustment, class_margin
+        For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
 
     Examples
     --------

@@ -124,6 +124,8 @@ class MaxMahalanobisCenterLoss(RowLoss):
     ----------
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    class_prior, reweighting, logit_adjustment, class_margin
+        For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
 
     Examples
     --------

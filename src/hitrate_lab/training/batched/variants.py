@@ -54,7 +54,7 @@ class Variant:
             raise ValueError(
                 f"{self}: many models are trained at once, and this loss is not a mean over rows"
             )
-        if plan.loss.weight is not None:
+        if plan.loss.weight is not None or plan.loss.options.is_balanced:
             raise ValueError(f"{self}: class weights are not for many models at once")
         return plan
 
