@@ -12,8 +12,7 @@ from torch import Tensor
 
 from hitrate.links import Error, Focal, Focused, Log, Mixed, Tamed
 from hitrate.losses.base import function_of
-from hitrate.losses.link_loss import LinkLoss
-from hitrate.losses.reduction import LossOptions
+from hitrate.losses.link_loss import LinkLoss, LinkOptions
 
 __all__ = [
     "CrossEntropyLoss",
@@ -45,6 +44,8 @@ class CrossEntropyLoss(LinkLoss):
     ----------
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    k : int
+        How many of the highest scores count as a hit.
 
     Examples
     --------
@@ -60,7 +61,7 @@ class CrossEntropyLoss(LinkLoss):
 
     make_link = Log
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, **options: Unpack[LinkOptions]) -> None:
         super().__init__(self.make_link(), **options)
 
 
@@ -78,6 +79,8 @@ class ExpectationLoss(LinkLoss):
     ----------
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    k : int
+        How many of the highest scores count as a hit.
 
     Examples
     --------
@@ -93,7 +96,7 @@ class ExpectationLoss(LinkLoss):
 
     make_link = Error
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, **options: Unpack[LinkOptions]) -> None:
         super().__init__(self.make_link(), **options)
 
 
@@ -110,6 +113,8 @@ class MeanAbsoluteErrorLoss(LinkLoss):
     ----------
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    k : int
+        How many of the highest scores count as a hit.
 
     Examples
     --------
@@ -128,7 +133,7 @@ class MeanAbsoluteErrorLoss(LinkLoss):
         """Twice the error."""
         return Mixed(0.0, 2.0)
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, **options: Unpack[LinkOptions]) -> None:
         super().__init__(self.make_link(), **options)
 
 
@@ -148,6 +153,8 @@ class MixedLoss(LinkLoss):
         F, from 0 to 0.5. The paper moves it during training: see `hitrate.schedules`.
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    k : int
+        How many of the highest scores count as a hit.
 
     Examples
     --------
@@ -163,7 +170,7 @@ class MixedLoss(LinkLoss):
 
     make_link = Focused
 
-    def __init__(self, focus: float | Tensor = 0.0, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, focus: float | Tensor = 0.0, **options: Unpack[LinkOptions]) -> None:
         super().__init__(self.make_link(focus), **options)
 
 
@@ -182,6 +189,8 @@ class FocalLoss(LinkLoss):
         At 0 this is cross entropy.
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    k : int
+        How many of the highest scores count as a hit.
 
     Examples
     --------
@@ -197,7 +206,7 @@ class FocalLoss(LinkLoss):
 
     make_link = Focal
 
-    def __init__(self, gamma: float | Tensor = 2.0, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, gamma: float | Tensor = 2.0, **options: Unpack[LinkOptions]) -> None:
         super().__init__(self.make_link(gamma), **options)
 
 
@@ -217,6 +226,8 @@ class TamedCrossEntropyLoss(LinkLoss):
         0 is cross entropy; at 1 the loss is log(1 - log p); above 1 it is bounded.
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
+    k : int
+        How many of the highest scores count as a hit.
 
     Examples
     --------
@@ -232,7 +243,7 @@ class TamedCrossEntropyLoss(LinkLoss):
 
     make_link = Tamed
 
-    def __init__(self, alpha: float | Tensor = 0.5, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, alpha: float | Tensor = 0.5, **options: Unpack[LinkOptions]) -> None:
         super().__init__(self.make_link(alpha), **options)
 
 

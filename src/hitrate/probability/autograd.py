@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hitrate.probability.execution import double, is_eager_cpu
 from hitrate.probability.margins import Margins
-from hitrate.probability.methods.general_quadrature import hessian_product
+from hitrate.probability.methods import general_quadrature, top_k
 from hitrate.probability.noises import Noise
 
 
@@ -23,16 +23,19 @@ class Margined(NamedTuple):
     """A method: margins' a, and b where there is one sigma per class, to log p and its slopes.
 
     One that knows no b returns two values. With `anywhere` margins are as any noise needs them.
+    p is the probability to be among the k highest.
     """
 
     run: Any
     anywhere: bool = False
+    k: int = 1
 
 
 class Kernel(NamedTuple):
     """A method that goes all the way: logits, target, sigma, margin -> log p and its gradients."""
 
     run: Callable[..., tuple[Tensor, Tensor, Tensor]]
+    k: int = 1
 
 
 Steps = Margined | Kernel
@@ -92,7 +95,8 @@ class LogProbability(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        logits, target, sigma, margin, _, ctx.noise, _ = inputs
+        logits, target, sigma, margin, _, ctx.noise, steps = inputs
+        ctx.k = steps.k
         _, to_logits, to_sigma = output
         ctx.mark_non_differentiable(to_logits, to_sigma)
         _keep(ctx, (logits, target, sigma, to_logits, to_sigma), margin)
@@ -103,7 +107,7 @@ class LogProbability(torch.autograd.Function):
         if not torch.is_grad_enabled():
             return to_logits, to_sigma
         gradient: tuple[Tensor, Tensor] = Slope.apply(  # type: ignore[no-untyped-call]
-            logits, target, sigma, to_logits, to_sigma, margin, ctx.noise
+            logits, target, sigma, to_logits, to_sigma, margin, ctx.noise, ctx.k
         )
         return gradient
 
@@ -149,13 +153,14 @@ class Slope(torch.autograd.Function):
         to_sigma: Tensor,
         margin: float | Tensor | None,
         noise: Noise,
+        k: int,
     ) -> tuple[Tensor, Tensor]:
         """Hand through what `LogProbability` found."""
         return to_logits.clone(), to_sigma.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        logits, target, sigma, _, _, margin, ctx.noise = inputs
+        logits, target, sigma, _, _, margin, ctx.noise, ctx.k = inputs
         _keep(ctx, (logits, target, sigma), margin)
 
     @staticmethod
@@ -166,9 +171,11 @@ class Slope(torch.autograd.Function):
         margins = Margins.of(own_logits, target, own_sigma, margin, anywhere=True)
         logits, sigma = double(logits), double(sigma)
         along = margins.push(logits, sigma)
-        slope, slope_b, product, product_b = hessian_product(
-            margins.a, margins.b, ctx.noise, *along
-        )
+        if ctx.k == 1:
+            found = general_quadrature.hessian_product(margins.a, margins.b, ctx.noise, *along)
+        else:
+            found = top_k.hessian_product(margins.a, margins.b, ctx.noise, ctx.k, *along)
+        slope, slope_b, product, product_b = found
         to_logits, to_sigma = margins.pull(product, product_b)
         bent_logits, bent_sigma = margins.curve(slope, slope_b, logits, sigma)
         return (to_logits + bent_logits).to(own_logits), (to_sigma + bent_sigma).to(own_sigma)
@@ -182,7 +189,7 @@ class Slope(torch.autograd.Function):
             to_logits, to_sigma = NoThirdOrder.apply(  # type: ignore[no-untyped-call]
                 to_logits, to_sigma, own_logits, own_sigma
             )
-        return to_logits, None, to_sigma, None, None, None, None
+        return to_logits, None, to_sigma, None, None, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, logits: Tensor | None, _: Any, sigma: Tensor | None, *__: Any) -> Any:
