@@ -183,9 +183,9 @@ def _steps(choice: Choice, noise: Noise, dtype: torch.dtype, core: Core) -> Step
                 monte_carlo, noise=noise, k=core.k, samples=core.samples, generator=core.generator
             )
         case "top_k":
-            run = functools.partial(
-                top_k, noise=noise, k=core.k, nodes=core.nodes, dtype=dtype
-            )
+            return Margined(functools.partial(noise.top_k, k=core.k), anywhere=True, k=core.k)
+        case "general_top_k":
+            run = functools.partial(top_k, noise=noise, k=core.k, nodes=core.nodes, dtype=dtype)
             return Margined(run, anywhere=True, k=core.k)
         case _:
             run = functools.partial(general_quadrature, noise=noise, nodes=core.nodes, dtype=dtype)

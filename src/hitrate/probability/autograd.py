@@ -91,7 +91,7 @@ class LogProbability(torch.autograd.Function):
             to_logits, to_sigma = margins.pull_logits_(slope), torch.zeros_like(sigma)
         if steps.anywhere:
             log_p, to_logits, to_sigma = (a.to(logits) for a in (log_p, to_logits, to_sigma))
-        return _mend(logits, target, log_p, to_logits, to_sigma)
+        return _mend(logits, target, log_p, to_logits, to_sigma, steps.k)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -242,7 +242,7 @@ def _kept(ctx: Any) -> tuple[tuple[Tensor, ...], float | Tensor | None]:
 
 
 def _mend(
-    logits: Tensor, target: Tensor, log_p: Tensor, to_logits: Tensor, to_sigma: Tensor
+    logits: Tensor, target: Tensor, log_p: Tensor, to_logits: Tensor, to_sigma: Tensor, k: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Infinite logits as in cross entropy.
 
@@ -250,9 +250,11 @@ def _mend(
     nothing finite changes that.
     """
     own = logits.gather(1, target[:, None])[:, 0]
-    # Every case below shows in the target's logit or in log p, margins being clipped at -1e15.
+    # Every case below shows in the target's logit or in log p, margins being clipped at -1e15; but
+    # of k > 1 rivals one may be at +inf and log p a usual number.
     if is_eager_cpu(logits) and bool((torch.isfinite(own) & (log_p > -1e14)).all()):
-        return log_p, to_logits, to_sigma
+        if k == 1 or bool((logits < torch.inf).all()):
+            return log_p, to_logits, to_sigma
     top = logits.amax(1)
     undefined = ~torch.isfinite(top)
     lost = torch.isneginf(own) & ~undefined

@@ -295,6 +295,22 @@ def _why_no_monte_carlo(request: Request) -> str | None:
 
 
 def _why_not_top_k(request: Request) -> str | None:
+    if request.k == 1:
+        return ""
+    if request.noise.top_k is None:
+        return f"{request.noise.name} noise has no nodes of its own for k > 1"
+    if request.per_class:
+        return "its own nodes are for one sigma per row, not one per class"
+    if request.has_nodes:
+        return "nodes were asked for"
+    if request.compiling:
+        return "its own nodes look at values and cannot be compiled"
+    if request.dtype == torch.float64:
+        return "its own nodes have the accuracy of float32"
+    return None if request.device == "cpu" else "looking at values would wait for the device"
+
+
+def _why_not_general_top_k(request: Request) -> str | None:
     return None if request.k > 1 else ""
 
 
@@ -312,7 +328,11 @@ WAYS = (
     Way("two_classes", "auto", "torch", "two classes have a closed form", _why_not_two_classes),
     Way("gridded", "gridded", "torch", "rivals as moments", _why_not_gridded),
     Way("quadrature", "quadrature", "torch", "the noise's own rule", _one_sigma("quadrature")),
-    Way("top_k", "quadrature", "torch", "rivals ahead are counted at each node", _why_not_top_k),
+    Way("top_k", "quadrature", "torch", "rivals ahead are counted, few nodes", _why_not_top_k),
+    Way(
+        *("general_top_k", "quadrature", "torch"),
+        *("rivals ahead are counted, panels that suit any noise", _why_not_general_top_k),
+    ),
     Way("general_quadrature", "quadrature", "torch", "panels that suit any noise", _never),
     Way("genz", "genz", "torch", "the paper's sampler", _one_sigma("genz")),
     Way("monte_carlo", "monte_carlo", "torch", "draws of all scores", _why_no_monte_carlo),

@@ -19,6 +19,7 @@ from hitrate.probability.methods import class_nodes, closed_forms
 from hitrate.probability.methods.genz import genz
 from hitrate.probability.methods.gridded import gridded
 from hitrate.probability.methods.quadrature import quadrature
+from hitrate.probability.methods.top_k_normal import top_k as top_k_normal
 
 
 class Shape(NamedTuple):
@@ -48,6 +49,8 @@ class Noise:
     quadrature, gridded, genz : callable, optional
         What ``method=`` of that name runs, with one sigma per row. Without `quadrature` the
         general one serves; the others are then refused.
+    top_k : callable, optional
+        Value and slopes of log p to be among the k highest, on a CPU in float32.
     class_nodes : callable, optional
         Nodes that serve all classes at once, see `hitrate.probability.methods.class_nodes`.
     kernel : str, optional
@@ -88,6 +91,7 @@ class Noise:
     quadrature: ClassVar[Any] = None
     gridded: ClassVar[Any] = None
     genz: ClassVar[Any] = None
+    top_k: ClassVar[Any] = None
     class_nodes: ClassVar[Any] = None
     kernel: ClassVar[str | None] = None
     classes_kernel: ClassVar[str | None] = None
@@ -186,6 +190,7 @@ ABILITIES = (
     "quadrature",
     "gridded",
     "genz",
+    "top_k",
     "class_nodes",
     "kernel",
     "classes_kernel",
@@ -203,6 +208,7 @@ class Normal(Noise):
     quadrature = staticmethod(quadrature)
     gridded = staticmethod(gridded)
     genz = staticmethod(genz)
+    top_k = staticmethod(top_k_normal)
     class_nodes = staticmethod(class_nodes.normal)
 
     log_density = staticmethod(normal.log_density)

@@ -46,11 +46,13 @@ class Count:
 
     Parameters
     ----------
-    log_cdf : Tensor, shape (N, C, K)
+    lose, ahead : Tensor, shape (N, C, K)
+        Probability of each rival to be behind, and ahead; with a tilt, the tilted ones.
     k : int
         At least 2, and fewer than C.
-    tilt : Tensor, shape (N, K), optional
-        Of `tilt_of`; without one probabilities below 1e-300 are lost.
+    tilt, scale : Tensor, shape (N, K), optional
+        A tilt, and the log of what it has multiplied all probabilities by. Without one, what is
+        smaller than the smallest number is lost.
 
     Attributes
     ----------
@@ -60,35 +62,47 @@ class Count:
         P(k or more ahead), with all digits where it is small.
     """
 
-    def __init__(self, log_cdf: Tensor, k: int, tilt: Tensor | None = None) -> None:
-        self._k = k
-        if tilt is None:
-            lose, ahead = log_cdf.exp(), -torch.expm1(log_cdf)
-        else:
-            odds = log_odds(log_cdf) - tilt[:, None]
-            lose, ahead = torch.sigmoid(-odds), torch.sigmoid(odds)
-        self._lose = lose
+    def __init__(
+        self,
+        lose: Tensor,
+        ahead: Tensor,
+        k: int,
+        tilt: Tensor | None = None,
+        scale: Tensor | None = None,
+    ) -> None:
+        self._k, self._lose = k, lose
         self._levels, more = _levels([lose, ahead], k)
         # (N, K) each.
         exactly = [part[:, 0] for part in self._levels[-1]]
-        if tilt is None:
+        if tilt is None or scale is None:
             self._fewer = torch.stack(exactly).sum(0)
             log_fewer = self._fewer.log()
             self.more = more
         else:
             terms = [part * ((j + 1 - k) * tilt).exp() for j, part in enumerate(exactly)]
             self._fewer = torch.stack(terms).sum(0)
-            scale = (log_cdf - torch.nn.functional.logsigmoid(-odds)).sum(1) + (k - 1) * tilt
-            log_fewer = scale + self._fewer.log()
+            log_fewer = scale + (k - 1) * tilt + self._fewer.log()
             self.more = torch.where(tilt > 0, -torch.expm1(log_fewer), more)
         # Where it is close to 1, by the part that has the digits.
         near_one = torch.log1p(-self.more.clamp_max(0.5))
         self.log_fewer = torch.where(self.more < 0.5, near_one, log_fewer)
 
+    @staticmethod
+    def of(log_cdf: Tensor, k: int, tilt: Tensor | None = None) -> Count:
+        """From log F (N, C, K), with the tilt of `tilt_of` or without one."""
+        if tilt is None:
+            return Count(log_cdf.exp(), -torch.expm1(log_cdf), k)
+        odds = log_odds(log_cdf) - tilt[:, None]
+        scale = (log_cdf - torch.nn.functional.logsigmoid(-odds)).sum(1)
+        return Count(torch.sigmoid(-odds), torch.sigmoid(odds), k, tilt, scale)
+
+    def others(self) -> Tensor:
+        """P(exactly k - 1 of the others are ahead), for each rival (N, C, K)."""
+        return _others(self._levels, self._k)
+
     def decides(self) -> Tensor:
         """P(rival i is behind and exactly k - 1 others ahead | fewer than k ahead): (N, C, K)."""
-        others = _others(self._levels, self._k)
-        return self._lose * others / self._fewer.clamp_min(LEAST)[:, None]
+        return self._lose * self.others() / self._fewer.clamp_min(LEAST)[:, None]
 
 
 def _levels(rivals: Group, k: int) -> tuple[list[Group], Tensor]:

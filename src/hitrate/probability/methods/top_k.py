@@ -97,7 +97,7 @@ def value_and_slopes(
     log_cdf, log_hazard = noise.log_cdf_and_log_hazard(general._at(a, b, rule.t))  # (n, C, K)
     log_cdf = log_cdf.clamp_min(-LOWEST)
     log_density = noise.log_density(rule.t)
-    count = _counted(log_cdf, k, log_density) if tilt is None else Count(log_cdf, k, tilt)
+    count = _counted(log_cdf, k, log_density) if tilt is None else Count.of(log_cdf, k, tilt)
     log_share = log_density + count.log_fewer + rule.weight.log()
     missed = (log_density.exp() * count.more * rule.weight).sum(1)
     near_one = torch.log1p(-missed.clamp_max(1.0))
@@ -205,10 +205,10 @@ def rule_of(
 def _counted(log_cdf: Tensor, k: int, log_density: Tensor) -> Count:
     """The rivals ahead; with a tilt unless a look says that all numbers are large enough."""
     if is_eager_cpu(log_cdf):
-        count = Count(log_cdf, k)
+        count = Count.of(log_cdf, k)
         if bool(((log_density + count.log_fewer).amax(1) > SAFE).all()):
             return count
-    return Count(log_cdf, k, tilt_of(log_cdf, k))
+    return Count.of(log_cdf, k, tilt_of(log_cdf, k))
 
 
 def _steepness(t: Tensor, count: Count, log_density: Tensor) -> tuple[Tensor, Tensor]:
