@@ -28,13 +28,15 @@ LOWEST, HIGHEST = -8.0, 21.0
 LARGEST = 80.0
 
 
-def top_k(a: Tensor, *, k: int) -> tuple[Tensor, Tensor, None]:
+def top_k(a: Tensor, b: None, *, k: int) -> tuple[Tensor, Tensor, None]:
     """Value and slopes of log p, with the accuracy of float32; looks at values.
 
     Parameters
     ----------
     a : Tensor, shape (N, C)
         Scaled margins, of `Margins.of` with ``anywhere=True``.
+    b : None
+        One sigma per row.
     k : int
 
     Returns
@@ -51,7 +53,7 @@ def top_k(a: Tensor, *, k: int) -> tuple[Tensor, Tensor, None]:
         _near(a, kth, k, log_p, slope)
         return log_p, slope, None
     if bool(near.any()):
-        log_p[near], slope[near], _ = top_k(a[near], k=k)
+        log_p[near], slope[near], _ = top_k(a[near], b, k=k)
     rest = ~(near | beyond)
     if bool(rest.any()):
         from hitrate.probability.noises import NORMAL
