@@ -1,4 +1,4 @@
-"""Among the k highest: values and gradients against mpmath, against counting, against each other."""
+"""Among the k highest: values and gradients against mpmath, counting, and each other."""
 
 import itertools
 import math
@@ -43,7 +43,7 @@ def density_and_tails(noise, x):
 def by_mpmath(noise, margins, k):
     """log p, and its slope in each margin, of one row: the recursion over rivals at each node.
 
-    The integrals are mpmath's, over panels of width 1 around all places where a rival ties.
+    The integrals are mpmath's, over panels of width 1.6 around all places where a rival ties.
     """
     mp = mpmath.mp
     with mp.workdps(30):
@@ -75,7 +75,7 @@ def by_mpmath(noise, margins, k):
         if noise == LOGISTIC:
             low -= 33
         x, w = np.polynomial.legendre.leggauss(24)
-        edges = np.linspace(low, high, math.ceil(high - low) + 1)
+        edges = np.linspace(low, high, math.ceil((high - low) / 1.6) + 1)
         totals = [mp.mpf(0)] * (len(rivals) + 2)
         for left, right in itertools.pairwise(edges):
             half, middle = (right - left) / 2, (left + right) / 2
@@ -97,7 +97,7 @@ ROWS = {
     "two_far_ahead": (3, [-40.0, -25.0, 0.4, 0.1, 3.0]),
     "behind": (2, [-9.0, -8.0, -7.5, 0.0]),
     "ahead": (2, [9.0, 8.0, 7.0, 12.0]),
-    "crowd": (5, [0.2] * 12),
+    "crowd": (5, [0.2] * 8),
     "wide": (4, [-6.0, -3.0, 0.0, 3.0, 6.0, 9.0]),
 }
 
@@ -214,8 +214,12 @@ def test_the_last_but_one_is_who_is_not_the_last(noise):
 @pytest.mark.parametrize("k", [2, 4])
 def test_k_of_all_classes_are_hits(noise, k):
     logits = torch.randn(2, 6, dtype=torch.float64)
-    each = [hitrate.expected_accuracy(logits, torch.full((2,), c), noise=noise, k=k) for c in range(6)]
-    torch.testing.assert_close(sum(each), torch.full((2,), float(k), dtype=torch.float64), **EXACTLY)
+    each = [
+        hitrate.expected_accuracy(logits, torch.full((2,), c), noise=noise, k=k) for c in range(6)
+    ]
+    torch.testing.assert_close(
+        sum(each), torch.full((2,), float(k), dtype=torch.float64), **EXACTLY
+    )
 
 
 def test_k_of_one_is_what_it_was_bit_for_bit():
@@ -281,7 +285,7 @@ def test_a_tilt_keeps_what_would_underflow():
 
 
 def test_binomial_tails_agree_with_scipy():
-    log_cdf = torch.linspace(-30.0, -1e-6, 40, dtype=torch.float64)[None, None].expand(1, 50, 40)
+    log_cdf = torch.linspace(-5.0, -1e-6, 40, dtype=torch.float64)[None, None].expand(1, 50, 40)
     ahead = -np.expm1(log_cdf[0, 0].numpy())
     for k in (2, 7, 20):
         count = Count.of(log_cdf, k, tilt_of(log_cdf, k))
@@ -307,9 +311,7 @@ def test_monte_carlo_agrees(noise):
 
 
 LINK_LOSSES = {
-    name: loss
-    for name, loss in hitrate.losses.LOSSES.items()
-    if issubclass(loss, LinkLoss)
+    name: loss for name, loss in hitrate.losses.LOSSES.items() if issubclass(loss, LinkLoss)
 }
 
 
@@ -323,9 +325,7 @@ def test_every_loss_of_a_link_takes_k(loss):
     assert not torch.equal(module(logits, target), loss(weight=module.weight)(logits, target))
     expected = function(logits, target, k=2, weight=module.weight)
     torch.testing.assert_close(module(logits, target), expected)
-    log_p = hitrate.log_expected_accuracy(
-        logits, target.clamp(min=0), k=2, noise=module.noise
-    )
+    log_p = hitrate.log_expected_accuracy(logits, target.clamp(min=0), k=2, noise=module.noise)
     rows = module.link(log_p) * module.weight[target.clamp(min=0)]
     kept = target >= 0
     by_hand = rows[kept].sum() / module.weight[target[kept]].sum()
@@ -364,8 +364,11 @@ def test_recipes_and_last_layers_take_k():
 WRONG = {
     "all_classes": (lambda x, y: hitrate.exact_loss(x, y, k=4), "k=4 for 4 classes"),
     "module": (lambda x, y: hitrate.ExactLoss(k=9)(x, y), r"exact_loss\(.*k=9.*k=9 for 4 classes"),
-    "zero": (lambda x, y: hitrate.MixedLoss(k=0), "MixedLoss: k must be a whole number >= 1, got 0"),
-    "kernel": (lambda x, y: hitrate.exact_loss(x.double(), y, k=2, backend="triton"), "float64"),
+    "zero": (
+        lambda x, y: hitrate.MixedLoss(k=0),
+        "MixedLoss: k must be a whole number >= 1, got 0",
+    ),
+    "kernel": (lambda x, y: hitrate.exact_loss(x, y, k=2, backend="triton"), "k is 2"),
 }
 
 

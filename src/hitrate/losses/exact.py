@@ -50,8 +50,8 @@ class ExactLoss(LinkLoss):
         Distances :math:`\mu_y - \mu_i` are clipped at this value from above. With probability
         targets or smoothing a margin costs C times as much, and so does k > 1.
     k : int
-        How many of the highest scores count as a hit: with k = 5, and the link 1 - p, the loss reads
-        as an expected top-5 error rate. See :doc:`/top_k`.
+        How many of the highest scores count as a hit: with k = 5, and the link 1 - p, the loss
+        reads as an expected top-5 error rate. See :doc:`/top_k`.
     normalize : bool
         Standardise the logits over the (global) batch first: see `normalize_logits`. Under
         torch.distributed a collective call.

@@ -90,7 +90,8 @@ def expected_accuracy(
 ) -> Tensor:
     """Probability that the target's noisy score is the highest; its mean is expected accuracy.
 
-    With k > 1, that it is among the k highest: top-k accuracy. The exponential of `log_expected_accuracy`, with the same arguments.
+    With k > 1, that it is among the k highest: top-k accuracy. The exponential of
+    `log_expected_accuracy`, with the same arguments.
 
     Examples
     --------

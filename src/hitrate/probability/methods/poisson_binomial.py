@@ -92,9 +92,14 @@ class Count:
         """From log F (N, C, K), with the tilt of `tilt_of` or without one."""
         if tilt is None:
             return Count(log_cdf.exp(), -torch.expm1(log_cdf), k)
-        odds = log_odds(log_cdf) - tilt[:, None]
-        scale = (log_cdf - torch.nn.functional.logsigmoid(-odds)).sum(1)
-        return Count(torch.sigmoid(-odds), torch.sigmoid(odds), k, tilt, scale)
+        theta, odds = tilt[:, None], log_odds(log_cdf)
+        tilted = odds - theta
+        # log F less that of the tilted F. Of odds in the millions a difference has no digits left:
+        # there it is the tilt, with what log(1 - F) has changed by.
+        by_ahead = log_cdf + odds - torch.nn.functional.logsigmoid(tilted) - theta
+        by_behind = log_cdf - torch.nn.functional.logsigmoid(-tilted)
+        scale = torch.where(odds > 0, by_ahead, by_behind).sum(1)
+        return Count(torch.sigmoid(-tilted), torch.sigmoid(tilted), k, tilt, scale)
 
     def others(self) -> Tensor:
         """P(exactly k - 1 of the others are ahead), for each rival (N, C, K)."""

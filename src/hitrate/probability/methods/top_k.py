@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SAFE = -300.0
 # Panels where values cannot be looked at.
 PANELS, PANELS_PER_CLASS = 32, 64
+# Points of a look may coincide where their three places do: every third is another.
+APART = 3
 # Logs of factors of a slope end here.
 LARGEST = 600.0
 
@@ -103,7 +105,7 @@ def value_and_slopes(
     near_one = torch.log1p(-missed.clamp_max(1.0))
     log_p = torch.where(rule.ahead, near_one, torch.logsumexp(log_share, 1))
     log_share = (log_share - log_p[:, None])[:, None, :]
-    # Of a rival that is ahead for certain the hazard may be beyond all numbers, but decides nothing.
+    # The hazard of a rival that is ahead for certain may be beyond all numbers; it decides nothing.
     slope = (log_hazard + log_share).clamp_max(LARGEST).exp() * count.decides()
     slope_b = None if b is None else (slope * rule.t[:, None, :]).sum(2)
     return log_p, slope.sum(2), slope_b
@@ -177,12 +179,16 @@ def rule_of(
             ahead = general._is_ahead(t, count.log_fewer, log_density)
         value = log_density + torch.where(ahead, count.more.log(), count.log_fewer)
         middle, steep = _steepness(t, count, log_density)
-        kept = general._not_negligible(steep)
+        here = general._not_negligible(value)[:, ::APART]
+        there = general._not_negligible(steep)
         pad = torch.nn.functional.pad
-        kept = pad(kept, (0, 1)) | pad(kept, (1, 0))
-        low, high = general._ends(t, general._not_negligible(value) | kept)
+        kept = here | pad(there, (0, 1)) | pad(there, (1, 0))
+        low, high = general._ends(t[:, ::APART], kept)
     # Where the integrand itself is narrower than what it is made of, as with many rivals.
-    peaks = [general.peak_of(t, value, scale.width), general.peak_of(middle, steep, scale.width)]
+    peaks = [
+        general.peak_of(t[:, ::APART], value[:, ::APART], scale.width),
+        general.peak_of(middle, steep, scale.width),
+    ]
     t = general._spread(
         low, high, (*places, general._sharpest(tie, width, low, high)), 2 * general.POINTS
     )
@@ -213,9 +219,11 @@ def _counted(log_cdf: Tensor, k: int, log_density: Tensor) -> Count:
 
 def _steepness(t: Tensor, count: Count, log_density: Tensor) -> tuple[Tensor, Tensor]:
     """Between points t, the log of the target's density times the slope in t of P(fewer ahead)."""
-    before, after = count.log_fewer[:, :-1], count.log_fewer[:, 1:]
+    heights, more = count.log_fewer[:, ::APART], count.more[:, ::APART]
+    t, log_density = t[:, ::APART], log_density[:, ::APART]
+    before, after = heights[:, :-1], heights[:, 1:]
     by_logs = after + (-torch.expm1((before - after).clamp_max(0.0))).log()
-    by_rest = (count.more[:, :-1] - count.more[:, 1:]).clamp_min(0.0).log()
+    by_rest = (more[:, :-1] - more[:, 1:]).clamp_min(0.0).log()
     rise = torch.where(after < math.log(0.5), by_logs, by_rest)
     gap = torch.diff(t, dim=1)
     middle = 0.5 * (t[:, 1:] + t[:, :-1])
