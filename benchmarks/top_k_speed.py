@@ -42,6 +42,7 @@ def losses(classes: int, device: str) -> dict[str, Loss]:
     for k in KS:
         found[f"normal, k={k}"] = hitrate.ExactLoss(link="log", k=k)
     found["Gumbel, k=5"] = hitrate.CrossEntropyLoss(k=5)
+    found["logistic, k=5"] = hitrate.ExactLoss(link="log", noise="logistic", k=5)
     if find_spec("difftopk") is not None and classes > 16:
         found["difftopk, k=5"] = their_loss(classes, device)
     return found

@@ -28,7 +28,7 @@ import hitrate
 from hitrate_lab.datasets.sets import standardised
 from hitrate_lab.datasets.uci import read_uci
 
-RATES = (0.03, 0.1, 0.3)
+RATES = (0.1, 0.3, 1.0)
 BATCH = 256
 # Training and held-out rows; all others are for testing.
 ROWS, HELD_OUT = 6000, 4000

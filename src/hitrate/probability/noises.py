@@ -15,11 +15,10 @@ import torch
 from torch import Tensor
 
 from hitrate.probability import normal
-from hitrate.probability.methods import class_nodes, closed_forms
+from hitrate.probability.methods import class_nodes, closed_forms, top_k_near
 from hitrate.probability.methods.genz import genz
 from hitrate.probability.methods.gridded import gridded
 from hitrate.probability.methods.quadrature import quadrature
-from hitrate.probability.methods.top_k_normal import top_k as top_k_normal
 
 
 class Shape(NamedTuple):
@@ -208,7 +207,7 @@ class Normal(Noise):
     quadrature = staticmethod(quadrature)
     gridded = staticmethod(gridded)
     genz = staticmethod(genz)
-    top_k = staticmethod(top_k_normal)
+    top_k = staticmethod(top_k_near.normal)
     class_nodes = staticmethod(class_nodes.normal)
 
     log_density = staticmethod(normal.log_density)
@@ -250,6 +249,7 @@ class Logistic(Noise):
     name = "logistic"
     kernel = "logistic"
     classes_kernel = "all_logistic"
+    top_k = staticmethod(top_k_near.logistic)
     class_nodes = staticmethod(class_nodes.logistic)
     shape = Shape(0.0, 1.0)
 
@@ -301,6 +301,7 @@ class Gumbel(Noise):
     loss_kernel = "gumbel"
     closed_form = staticmethod(closed_forms.log_softmax_of_target)
     closed_form_of_classes = staticmethod(closed_forms.log_softmax_of_classes)
+    top_k = staticmethod(top_k_near.gumbel)
     shape = Shape(0.0, 1.0)
 
     def log_density(self, t: Tensor) -> Tensor:
