@@ -69,10 +69,9 @@ def top_k(
     for part in parts(a, 2 * general.POINTS * a.shape[1]):
         inner = None if b is None else b[part]
         rule = rule_of(a[part], inner, noise, k, nodes=nodes, dtype=dtype)
-        found = value_and_slopes(a[part], inner, noise, k, rule)
-        log_p[part], slope_a[part] = found[:2]
-        if slope_b is not None:
-            slope_b[part] = found[2]
+        log_p[part], slope_a[part], slopes = value_and_slopes(a[part], inner, noise, k, rule)
+        if slope_b is not None and slopes is not None:
+            slope_b[part] = slopes
     # With fewer than k rivals there is nobody to lose to.
     won = without_k_rivals(a, k)
     log_p = log_p.masked_fill(won, 0.0)
@@ -135,8 +134,8 @@ def hessian_product(
 
     at = (a,) if b is None else (a, b)
     along = (along_a,) if b is None or along_b is None else (along_a, along_b)
-    found, products = torch.func.jvp(slopes, at, along)
-    found, products = ([torch.where(won, 0.0, each) for each in both] for both in (found, products))
+    both = torch.func.jvp(slopes, at, along)
+    found, products = ([torch.where(won, 0.0, each) for each in both[i]] for i in (0, 1))
     if b is None:
         return found[0], None, products[0], None
     return found[0], found[1], products[0], products[1]
