@@ -122,14 +122,18 @@ def between(text: str, name: str, content: str) -> str:
     return f"{head}{start}\n{content}\n{end}{rest.split(end)[1]}"
 
 
-def main() -> None:
-    """Write both."""
-    page = PAGE.read_text()
-    page = between(
-        page, "training", training_table(json.loads((RESULTS / "top_k_training.json").read_text()))
+def written(page: str) -> str:
+    """The page with its tables."""
+    training, speed = (
+        json.loads((RESULTS / f"{name}.json").read_text())
+        for name in ("top_k_training", "top_k_cpu")
     )
-    page = between(page, "speed", speed_table(json.loads((RESULTS / "top_k_cpu.json").read_text())))
-    PAGE.write_text(page)
+    return between(between(page, "training", training_table(training)), "speed", speed_table(speed))
+
+
+def main() -> None:
+    """Write the tables, and draw."""
+    PAGE.write_text(written(PAGE.read_text()))
     draw()
 
 

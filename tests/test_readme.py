@@ -141,3 +141,12 @@ def test_the_tables_of_the_gpu_are_those_of_the_committed_results(monkeypatch):
         text = (ROOT / page).read_text()
         for name in names:
             assert between(text, name, found[name]) == text
+
+
+def test_the_tables_of_top_k_are_those_of_the_committed_results(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from top_k_page import PAGE as PAGE_OF_TOP_K
+    from top_k_page import written
+
+    page = PAGE_OF_TOP_K.read_text()
+    assert written(page) == page
