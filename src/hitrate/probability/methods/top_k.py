@@ -66,7 +66,9 @@ def top_k(
     """
     log_p, slope_a = torch.empty_like(a[:, 0]), torch.empty_like(a)
     slope_b = None if b is None else torch.empty_like(a)
-    for part in parts(a, 2 * general.POINTS * a.shape[1]):
+    # Beside rivals at all nodes there are groups of them, several for each.
+    width = (2 if a.device.type == "cpu" else 16) * general.POINTS * a.shape[1]
+    for part in parts(a, width):
         inner = None if b is None else b[part]
         rule = rule_of(a[part], inner, noise, k, nodes=nodes, dtype=dtype)
         log_p[part], slope_a[part], slopes = value_and_slopes(a[part], inner, noise, k, rule)
@@ -178,11 +180,8 @@ def rule_of(
             ahead = general._is_ahead(t, count.log_fewer, log_density)
         value = log_density + torch.where(ahead, count.more.log(), count.log_fewer)
         middle, steep = _steepness(t, count, log_density)
-        here = general._not_negligible(value)[:, ::APART]
-        there = general._not_negligible(steep)
-        pad = torch.nn.functional.pad
-        kept = here | pad(there, (0, 1)) | pad(there, (1, 0))
-        low, high = general._ends(t[:, ::APART], kept)
+        here, there = general._not_negligible(value), general._not_negligible(steep)
+        low, high = general._ends(t[:, ::APART], _kept(here, there))
     # Where the integrand itself is narrower than what it is made of, as with many rivals.
     peaks = [
         general.peak_of(t[:, ::APART], value[:, ::APART], scale.width),
@@ -214,6 +213,13 @@ def _counted(log_cdf: Tensor, k: int, log_density: Tensor) -> Count:
         if bool(((log_density + count.log_fewer).amax(1) > SAFE).all()):
             return count
     return Count.of(log_cdf, k, tilt_of(log_cdf, k))
+
+
+def _kept(here: Tensor, there: Tensor) -> Tensor:
+    """Every third point: whether it or one next to it is kept, or a slope on either side."""
+    pad, pool = torch.nn.functional.pad, torch.nn.functional.max_pool1d
+    near = pool(here.float()[:, None], 2 * APART - 1, stride=APART, padding=APART - 1)[:, 0] > 0
+    return near | pad(there, (0, 1)) | pad(there, (1, 0))
 
 
 def _steepness(t: Tensor, count: Count, log_density: Tensor) -> tuple[Tensor, Tensor]:

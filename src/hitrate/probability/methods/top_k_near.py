@@ -36,8 +36,9 @@ class Near(NamedTuple):
     Attributes
     ----------
     noise : str
-    lowest, highest : float
-        The k-th closest margins of rows that are served here.
+    bands : tuple of (float, float)
+        The k-th closest margins of rows that are served here, from and to; the rows of a band have
+        one distance of nodes.
     won : float
         From here on 1 - p is no number of float32.
     log_density : callable
@@ -48,17 +49,16 @@ class Near(NamedTuple):
         k-th closest margins (N, 1), C, k -> ends of the interval that holds the integrands of p, of
         1 - p and of the slopes.
     spacing : callable
-        C, k -> distance of the nodes.
+        C, k, the band's lowest margin -> distance of the nodes.
     """
 
     noise: str
-    lowest: float
-    highest: float
+    bands: tuple[tuple[float, float], ...]
     won: float
     log_density: Callable[[Tensor], Tensor]
     tails: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
     ends: Callable[[Tensor, int, int], tuple[Tensor, Tensor]]
-    spacing: Callable[[int, int], float]
+    spacing: Callable[[int, int, float], float]
 
 
 def near_top_k(a: Tensor, b: None, *, k: int, near: Near) -> tuple[Tensor, Tensor, None]:
@@ -82,14 +82,15 @@ def near_top_k(a: Tensor, b: None, *, k: int, near: Near) -> tuple[Tensor, Tenso
         In the place of slopes in b.
     """
     kth = a.topk(k, 1, largest=False).values[:, -1:]
-    served, won = ((kth >= near.lowest) & (kth <= near.highest))[:, 0], (kth > near.won)[:, 0]
     log_p, slope = torch.zeros_like(a[:, 0]), torch.zeros_like(a)
-    if bool(served.all()):
-        _write(a, kth, k, near, log_p, slope)
-        return log_p, slope, None
-    if bool(served.any()):
-        log_p[served], slope[served], _ = near_top_k(a[served], b, k=k, near=near)
-    rest = ~(served | won)
+    rest = ~(kth > near.won)[:, 0]
+    for lowest, highest in near.bands:
+        served = ((kth >= lowest) & (kth <= highest))[:, 0] & rest
+        if bool(served.all()):
+            return *_served(a, kth, k, near, lowest), None
+        if bool(served.any()):
+            log_p[served], slope[served] = _served(a[served], kth[served], k, near, lowest)
+            rest = rest & ~served
     if bool(rest.any()):
         from hitrate.probability.noises import NOISES
 
@@ -98,13 +99,13 @@ def near_top_k(a: Tensor, b: None, *, k: int, near: Near) -> tuple[Tensor, Tenso
     return log_p, slope, None
 
 
-def _write(a: Tensor, kth: Tensor, k: int, near: Near, log_p: Tensor, slope: Tensor) -> None:
-    """Write value and slopes of rows that are served."""
+def _served(a: Tensor, kth: Tensor, k: int, near: Near, lowest: float) -> tuple[Tensor, Tensor]:
+    """Value and slopes of the rows of one band."""
+    log_p, slope, classes = torch.empty_like(a[:, 0]), torch.empty_like(a), a.shape[1]
     if not len(a):
-        return
-    classes = a.shape[1]
+        return log_p, slope
     low, high = near.ends(kth, classes, k)
-    count = math.ceil(float((high - low).max()) / near.spacing(classes, k)) + 1
+    count = math.ceil(float((high - low).max()) / near.spacing(classes, k, lowest)) + 1
     step = (high - low) / (count - 1)
     even = torch.arange(count, dtype=a.dtype)
     for part in parts(a, classes * count // 2 + 1):
@@ -128,6 +129,7 @@ def _write(a: Tensor, kth: Tensor, k: int, near: Near, log_p: Tensor, slope: Ten
         weight = (log_weight - scale).clamp_max(LARGEST).exp().float()
         sums = torch.bmm(density.mul_(counted.others()), weight[:, :, None])[:, :, 0]
         slope[part] = sums * (scale - found[:, None]).exp()
+    return log_p, slope
 
 
 def _normal_tails(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -150,7 +152,7 @@ def _normal_ends(kth: Tensor, classes: int, k: int) -> tuple[Tensor, Tensor]:
 
 
 @functools.cache
-def _normal_spacing(classes: int, k: int) -> float:
+def _normal_spacing(classes: int, k: int, lowest: float) -> float:
     k = min(k, classes // 2)
     # The k-th highest of as many draws as there are classes: its standard deviation.
     place = NormalDist().inv_cdf(1 - k / (classes + 1))
@@ -158,7 +160,7 @@ def _normal_spacing(classes: int, k: int) -> float:
     width = math.sqrt(k * (classes + 1 - k) / (classes + 2)) / (classes + 1) / density
     # Far behind all rivals have to lose: the width of (8)'s peak, if they are level.
     first = _quantile(classes, 1)
-    behind = 1.25 / math.sqrt(1 + (first - NORMAL.lowest) * (first + 0.3))
+    behind = 1.25 / math.sqrt(1 + (first - lowest) * (first + 0.3))
     return NORMAL_SPACING * min(width, behind, 0.5)
 
 
@@ -206,7 +208,7 @@ def _gumbel_ends(kth: Tensor, classes: int, k: int) -> tuple[Tensor, Tensor]:
 
 
 @functools.cache
-def _gumbel_spacing(classes: int, k: int) -> float:
+def _gumbel_spacing(classes: int, k: int, lowest: float) -> float:
     """By the Fourier transform of the k-th and (k + 1)-th highest of many draws, math (46)."""
     spacing = 0.7
     while True:
@@ -218,15 +220,15 @@ def _gumbel_spacing(classes: int, k: int) -> float:
 
 
 NORMAL = Near(
-    *("normal", -8.0, 21.0, 21.0),
+    *("normal", ((-8.0, 21.0), (-16.0, -8.0)), 21.0),
     *(normal_distribution.log_density, _normal_tails, _normal_ends, _normal_spacing),
 )
 LOGISTIC = Near(
-    *("logistic", -25.0, 25.0, 110.0),
+    *("logistic", ((-25.0, 25.0),), 110.0),
     *(_logistic_log_density, _logistic_tails, _logistic_ends, _gumbel_spacing),
 )
 GUMBEL = Near(
-    *("gumbel", -1e4, 75.0, 110.0),
+    *("gumbel", ((-1e4, 75.0),), 110.0),
     *(_gumbel_log_density, _gumbel_tails, _gumbel_ends, _gumbel_spacing),
 )
 normal, logistic, gumbel = (
