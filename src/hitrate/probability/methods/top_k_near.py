@@ -220,16 +220,31 @@ def _gumbel_spacing(classes: int, k: int, lowest: float) -> float:
 
 
 NORMAL = Near(
-    *("normal", ((-8.0, 21.0), (-16.0, -8.0)), 21.0),
-    *(normal_distribution.log_density, _normal_tails, _normal_ends, _normal_spacing),
+    noise="normal",
+    bands=((-8.0, 21.0), (-16.0, -8.0)),
+    won=21.0,
+    log_density=normal_distribution.log_density,
+    tails=_normal_tails,
+    ends=_normal_ends,
+    spacing=_normal_spacing,
 )
 LOGISTIC = Near(
-    *("logistic", ((-25.0, 25.0),), 110.0),
-    *(_logistic_log_density, _logistic_tails, _logistic_ends, _gumbel_spacing),
+    noise="logistic",
+    bands=((-25.0, 25.0),),
+    won=110.0,
+    log_density=_logistic_log_density,
+    tails=_logistic_tails,
+    ends=_logistic_ends,
+    spacing=_gumbel_spacing,
 )
 GUMBEL = Near(
-    *("gumbel", ((-1e4, 75.0),), 110.0),
-    *(_gumbel_log_density, _gumbel_tails, _gumbel_ends, _gumbel_spacing),
+    noise="gumbel",
+    bands=((-1e4, 75.0),),
+    won=110.0,
+    log_density=_gumbel_log_density,
+    tails=_gumbel_tails,
+    ends=_gumbel_ends,
+    spacing=_gumbel_spacing,
 )
 normal, logistic, gumbel = (
     functools.partial(near_top_k, near=near) for near in (NORMAL, LOGISTIC, GUMBEL)
