@@ -18,10 +18,12 @@ class Case:
     sigma: str = "number"
     margin: float | None = None
     classes: int = 5
+    k: int = 1
 
     def __str__(self) -> str:
         margin = "" if self.margin is None else f"-margin{self.margin}"
-        return f"{self.noise}-{self.method}-{self.sigma}-C{self.classes}{margin}"
+        k = "" if self.k == 1 else f"-top{self.k}"
+        return f"{self.noise}-{self.method}-{self.sigma}-C{self.classes}{margin}{k}"
 
     def draw(self, rows: int = 4, dtype: torch.dtype = torch.float64):
         """Logits, target and sigma."""
@@ -36,7 +38,13 @@ class Case:
 
     def __call__(self, logits, target, sigma):
         return hitrate.log_expected_accuracy(
-            logits, target, sigma, noise=self.noise, method=self.method, margin=self.margin
+            logits,
+            target,
+            sigma,
+            noise=self.noise,
+            method=self.method,
+            margin=self.margin,
+            k=self.k,
         )
 
 
@@ -55,8 +63,19 @@ DETERMINISTIC = [
     Case(method="gridded", sigma="per_row"),
     Case(method="gridded", classes=30, margin=1.0),
     Case("gumbel", "quadrature"),
+    *(
+        Case(noise, sigma=sigma, k=k)
+        for noise, (sigma, k) in itertools.product(NOISES, (("per_row", 2), ("per_class", 3)))
+    ),
+    Case(margin=0.4, k=4),
+    Case(classes=30, k=5),
 ]
-SAMPLED = [Case(method="genz"), Case(method="monte_carlo"), Case("logistic", "monte_carlo")]
+SAMPLED = [
+    Case(method="genz"),
+    Case(method="monte_carlo"),
+    Case("logistic", "monte_carlo"),
+    Case("gumbel", "monte_carlo", k=2),
+]
 
 deterministic = pytest.mark.parametrize("case", DETERMINISTIC, ids=str)
 every = pytest.mark.parametrize("case", DETERMINISTIC + SAMPLED, ids=str)
@@ -66,7 +85,13 @@ compiled = pytest.mark.parametrize(
         Case(classes=2, sigma="per_row"),
         *(
             pytest.param(case, marks=pytest.mark.slow)
-            for case in (Case(), Case(classes=40, margin=0.4), Case("gumbel"))
+            for case in (
+                Case(),
+                Case(classes=40, margin=0.4),
+                Case("gumbel"),
+                Case("gumbel", sigma="per_row", k=2),
+                Case(sigma="per_class", margin=0.4, k=3),
+            )
         ),
     ],
     ids=str,
@@ -182,18 +207,23 @@ def test_repeated_calls_are_bitwise_equal(case, dtype):
     )
 
 
-@pytest.mark.parametrize("method", ["auto", "quadrature", "gridded", "genz"])
+@pytest.mark.parametrize(
+    ("method", "k"), [("auto", 1), ("quadrature", 1), ("gridded", 1), ("genz", 1), ("auto", 3)]
+)
 @pytest.mark.parametrize("classes", [2, 3, 10, 50])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("sigma", [1e-4, 1e-2, 1.0, 1e2, 1e4])
-def test_value_and_gradient_are_finite_for_extreme_logits_and_sigma(method, classes, dtype, sigma):
+def test_value_and_gradient_are_finite_for_extreme_logits_and_sigma(
+    method, k, classes, dtype, sigma
+):
+    k = min(k, classes - 1)
     logits = torch.cat([torch.randn(6, classes, dtype=dtype) * 10.0**k for k in range(-4, 5)])
     logits = torch.cat([logits.clamp(-1e4, 1e4), torch.full((1, classes), 1e4, dtype=dtype)])
     logits[-2] = torch.where(torch.arange(classes) % 2 == 0, 1e4, -1e4)
     target = torch.randint(classes, (len(logits),))
     x = logits.requires_grad_()
     s = torch.tensor(sigma, dtype=dtype, requires_grad=True)
-    value = hitrate.log_expected_accuracy(x, target, s, method=method)
+    value = hitrate.log_expected_accuracy(x, target, s, method=method, k=k)
     assert torch.isfinite(value).all()
     assert (value <= 0).all()
     for gradient in torch.autograd.grad(value.sum(), (x, s)):
@@ -240,12 +270,14 @@ INFINITE_ROWS = {
 
 
 @pytest.mark.parametrize("row", INFINITE_ROWS.values(), ids=INFINITE_ROWS)
-@pytest.mark.parametrize("method", ["auto", "quadrature", "gridded"])
-def test_infinite_logits_behave_as_in_cross_entropy(row, method):
+@pytest.mark.parametrize(
+    ("method", "k"), [("auto", 1), ("quadrature", 1), ("gridded", 1), ("auto", 2)]
+)
+def test_infinite_logits_behave_as_in_cross_entropy(row, method, k):
     logits = torch.tensor([row, [0.5, 0.0, -0.5]], requires_grad=True)
     target = torch.tensor([0, 0])
     entropy = torch.nn.functional.cross_entropy(logits, target, reduction="none")
-    found = -hitrate.log_expected_accuracy(logits, target, method=method)
+    found = -hitrate.log_expected_accuracy(logits, target, method=method, k=k)
     for kind in (torch.isnan, torch.isposinf, torch.isfinite):
         assert torch.equal(kind(found), kind(entropy))
     found[1].backward()

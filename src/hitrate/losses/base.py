@@ -43,6 +43,8 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
 
     # The function twin's, with which complaints begin.
     function_name: ClassVar[str]
+    # NamedTuples of options that it takes beside cross entropy's.
+    option_lists: ClassVar[tuple[Any, ...]] = ()
     # Arguments that are numbers and may move, beside label smoothing.
     moving: tuple[str, ...] = ()
     reweighting: float | Tensor | None
@@ -52,7 +54,7 @@ class ClassificationLoss(MovingNumbers, nn.CrossEntropyLoss):
         super().__init_subclass__(**options)
         cls.function_name = function_name(cls)
         if "__init__" in vars(cls) and _takes_options(cls.__init__):
-            spelled_out(Options)(cls.__init__)
+            spelled_out(Options, *cls.option_lists)(cls.__init__)
 
     def __init__(
         self,
@@ -180,7 +182,7 @@ def floating(number: Tensor) -> Tensor:
 def _takes_options(function: Callable[..., Any]) -> bool:
     """Whether it takes cross entropy's options as ``**options: Unpack[LossOptions]``."""
     last = [*inspect.signature(function).parameters.values()][-1]
-    return last.kind is last.VAR_KEYWORD and "LossOptions" in str(last.annotation)
+    return last.kind is last.VAR_KEYWORD and "Options" in str(last.annotation)
 
 
 def function_of(

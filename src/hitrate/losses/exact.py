@@ -48,7 +48,11 @@ class ExactLoss(LinkLoss):
         given with each call, one per target, as from a learned head. Its gradient flows.
     margin : float, optional
         Distances :math:`\mu_y - \mu_i` are clipped at this value from above. With probability
-        targets or smoothing a margin takes C times as long, for each class that has a part.
+        targets or smoothing a margin takes C times as long, for each class that has a part, and
+        so does k > 1.
+    k : int
+        How many of the highest scores count as a hit: with k = 5, and the link 1 - p, the loss
+        reads as an expected top-5 error rate. See :doc:`/top_k`.
     normalize : bool
         Standardise the logits over the (global) batch first: see `normalize_logits`. Under
         torch.distributed a collective call.
@@ -92,6 +96,7 @@ class ExactLoss(LinkLoss):
         sigma: float | Tensor = 1.0,
         *,
         margin: float | Tensor | None = None,
+        k: int = 1,
         normalize: bool = False,
         noise: str | Noise = "normal",
         link: str | Link = "error",
@@ -120,6 +125,7 @@ class ExactLoss(LinkLoss):
             reweighting=reweighting,
             logit_adjustment=logit_adjustment,
             class_margin=class_margin,
+            k=k,
         )
         noise_named(noise, "ExactLoss")
         for name, value in (("sigma", sigma), ("margin", margin)):
@@ -184,6 +190,7 @@ class ExactLoss(LinkLoss):
         link, sigma = self.link, self.sigma if sigma is None else sigma
         core = Core(
             self.margin if self.training else None,
+            self.k,
             self.noise,
             self.method,
             self.backend,
@@ -191,7 +198,7 @@ class ExactLoss(LinkLoss):
             self.samples,
             self.generator,
         )
-        call = Call("exact_loss", {"noise": self.noise, "link": link})
+        call = Call("exact_loss", _shown(self.noise, self.k, link))
         return Asked(input, target, sigma, link, core, self.options, call)
 
     def _store(self, name: str, value: Tensor) -> None:
@@ -258,9 +265,14 @@ def _gathered(
     core = Core(**{key: rest.pop(key) for key in Core._fields if key in rest})
     options = Options(**{key: rest.pop(key) for key in Options._fields if key in rest})
     given = rest.pop("link", "error")
-    shown = given if isinstance(given, str) else type(given).__name__
-    call = Call(name, {"noise": core.noise, "link": shown})
+    word = given if isinstance(given, str) else type(given).__name__
+    call = Call(name, _shown(core.noise, core.k, word))
     return call, sigma, link_named(given, call), core, options, rest
+
+
+def _shown(noise: str | Noise, k: int, link: str | Link) -> dict[str, Any]:
+    """The arguments that complaints show."""
+    return {"noise": noise} | ({} if k == 1 else {"k": k}) | {"link": link}
 
 
 def _refuse(rest: dict[str, Any], call: str) -> None:

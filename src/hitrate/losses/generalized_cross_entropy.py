@@ -13,9 +13,9 @@ from torch import Tensor
 from hitrate.links import GCE, Number
 from hitrate.losses.asked import Asked
 from hitrate.losses.base import function_of
-from hitrate.losses.link_loss import Call, LinkLoss, link_loss
-from hitrate.losses.reduction import Batch, LossOptions, Options
-from hitrate.probability.arguments import Core
+from hitrate.losses.link_loss import Call, LinkLoss, LinkOptions, link_loss
+from hitrate.losses.reduction import Batch, Options
+from hitrate.probability.accuracy import log_p_of_target
 
 __all__ = ["GeneralizedCrossEntropyLoss", "generalized_cross_entropy_loss"]
 
@@ -40,7 +40,7 @@ class GeneralizedCrossEntropyLoss(LinkLoss):
     .. math::
 
         L = \frac{1 - p_y^q}{q}, \qquad
-        L = \frac{1 - k^q}{q} \text{ where } p_y \le k
+        L = \frac{1 - \tau^q}{q} \text{ where } p_y \le \tau
 
     The paper prunes by epochs, not by steps: which samples lie below the threshold is decided now
     and then for the whole training set, and in between the pruned ones stay out. For that, tell the
@@ -52,13 +52,15 @@ class GeneralizedCrossEntropyLoss(LinkLoss):
     q : float
         0 is cross entropy, 1 the expectation loss. A `Schedule` can drive it.
     threshold : float, optional
-        k: rows less likely than this count as if they were, and have no gradient.
+        :math:`\tau`: rows less likely than this count as if they were, and have no gradient.
     rows : int, optional
         Size of the training set, for pruning by row; of the Module only.
     weight, ignore_index, reduction, label_smoothing
         As in `torch.nn.CrossEntropyLoss`.
     class_prior, reweighting, logit_adjustment, class_margin
         For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
+    k : int
+        How many of the highest scores count as a hit.
 
     Examples
     --------
@@ -92,7 +94,7 @@ class GeneralizedCrossEntropyLoss(LinkLoss):
         *,
         rows: int | None = None,
         samples: int | None = None,
-        **options: Unpack[LossOptions],
+        **options: Unpack[LinkOptions],
     ) -> None:
         super().__init__(GCE(q, threshold), **options)
         if samples is not None:
@@ -113,8 +115,7 @@ class GeneralizedCrossEntropyLoss(LinkLoss):
         kept, threshold = self._pruning()
         link = Pruned(self.q, threshold, kept[self._checked(index, target)].reshape(-1))
         call = Call("generalized_cross_entropy_loss", GCE(self.q, threshold))
-        core = Core(noise=self.noise)
-        return link_loss(Asked(input, target, 1.0, link, core, self.options, call))
+        return link_loss(Asked(input, target, 1.0, link, self.core, self.options, call))
 
     @torch.no_grad()
     def prune(self, logits: Tensor, target: Tensor, index: Tensor) -> None:
@@ -128,7 +129,7 @@ class GeneralizedCrossEntropyLoss(LinkLoss):
         batch = Batch.of(logits, target, Options(ignore_index=self.ignore_index), call)
         if batch.ignored is None:
             raise ValueError(f"{call}: pruning takes class indices, not probabilities")
-        p = batch.logits.softmax(1).gather(1, batch.target[:, None])[:, 0]
+        p = log_p_of_target(batch.logits, batch.target, 1.0, self.core).exp()
         kept[self._checked(index, target).reshape(-1)] = (p > threshold) | batch.ignored
 
     def _checked(self, index: Tensor, target: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from hitrate.losses.normalization import Normalization, normalize_logits
 from hitrate.losses.ready import Ready
 from hitrate.losses.reduction import Batch, LossOptions
 from hitrate.losses.way import across, way_of
-from hitrate.probability import class_probabilities
+from hitrate.probability import arguments, class_probabilities
 from hitrate.probability.arguments import Core, is_moving, is_number, noise_named
 from hitrate.probability.autograd import SMALL_SIGMA
 from hitrate.probability.dispatch import Choice, is_transformed
@@ -31,6 +31,18 @@ from hitrate.probability.noises import GUMBEL
 
 # What a Module keeps of a batch: for kernels, or for few operations on a CPU.
 Kept = Ready | ReadyAtOnce
+
+
+class Hits(NamedTuple):
+    """What counts as a hit."""
+
+    k: int = 1
+
+
+class LinkOptions(LossOptions, total=False):
+    """The same, and cross entropy's options, as keywords."""
+
+    k: int
 
 
 class Call(NamedTuple):
@@ -164,17 +176,21 @@ class LinkLoss(ClassificationLoss):
     # Parameters -> the link.
     make_link: ClassVar[Callable[..., Link]]
     noise: Any = "gumbel"
+    k: int = 1
+    option_lists = (Hits,)
 
-    def __init__(self, link: Link, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, link: Link, *, k: int = 1, **options: Unpack[LossOptions]) -> None:
         super().__init__(**options)
         self.link = link
+        self.k = arguments.count_of(k, "k", 1, type(self).__name__)
 
     @classmethod
     def compute(cls, logits: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """The loss of logits, from the parameters of the link and cross entropy's options."""
+        k = kwargs.pop("k", 1)
         link, options = split_options(cls.make_link, args, kwargs)
         call = Call(cls.function_name, link)
-        core = Core(noise=cls.noise)
+        core = Core(k=k, noise=cls.noise)
         return link_loss(Asked(logits, target, 1.0, link, core, options, call))
 
     @property
@@ -227,11 +243,16 @@ class LinkLoss(ClassificationLoss):
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_kept"}
 
+    @property
+    def core(self) -> Core:
+        """Which p is meant."""
+        return Core(k=self.k, noise=self.noise)
+
     def asked(self, input: Tensor, target: Tensor) -> Asked:
         """What a call asks for."""
         link = self.link
         call = Call(self.function_name, link)
-        return Asked(input, target, 1.0, link, Core(noise=self.noise), self.options, call)
+        return Asked(input, target, 1.0, link, self.core, self.options, call)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Loss of logits `input`."""

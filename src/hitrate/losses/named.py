@@ -12,8 +12,7 @@ from torch import Tensor
 
 from hitrate.links import Error, Focal, Focused, Log, Mixed, Tamed
 from hitrate.losses.base import function_of
-from hitrate.losses.link_loss import LinkLoss
-from hitrate.losses.reduction import LossOptions
+from hitrate.losses.link_loss import LinkLoss, LinkOptions
 
 __all__ = [
     "CrossEntropyLoss",
@@ -47,6 +46,8 @@ class CrossEntropyLoss(LinkLoss):
         As in `torch.nn.CrossEntropyLoss`.
     class_prior, reweighting, logit_adjustment, class_margin
         For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
+    k : int
+        How many of the highest scores count as a hit.
 
     Examples
     --------
@@ -62,7 +63,7 @@ class CrossEntropyLoss(LinkLoss):
 
     make_link = Log
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, **options: Unpack[LinkOptions]) -> None:
         super().__init__(self.make_link(), **options)
 
 
@@ -82,6 +83,8 @@ class ExpectationLoss(LinkLoss):
         As in `torch.nn.CrossEntropyLoss`.
     class_prior, reweighting, logit_adjustment, class_margin
         For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
+    k : int
+        How many of the highest scores count as a hit.
 
     Examples
     --------
@@ -97,7 +100,7 @@ class ExpectationLoss(LinkLoss):
 
     make_link = Error
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, **options: Unpack[LinkOptions]) -> None:
         super().__init__(self.make_link(), **options)
 
 
@@ -116,6 +119,8 @@ class MeanAbsoluteErrorLoss(LinkLoss):
         As in `torch.nn.CrossEntropyLoss`.
     class_prior, reweighting, logit_adjustment, class_margin
         For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
+    k : int
+        How many of the highest scores count as a hit.
 
     Examples
     --------
@@ -134,7 +139,7 @@ class MeanAbsoluteErrorLoss(LinkLoss):
         """Twice the error."""
         return Mixed(0.0, 2.0)
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, **options: Unpack[LinkOptions]) -> None:
         super().__init__(self.make_link(), **options)
 
 
@@ -156,6 +161,8 @@ class MixedLoss(LinkLoss):
         As in `torch.nn.CrossEntropyLoss`.
     class_prior, reweighting, logit_adjustment, class_margin
         For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
+    k : int
+        How many of the highest scores count as a hit.
 
     Examples
     --------
@@ -171,7 +178,7 @@ class MixedLoss(LinkLoss):
 
     make_link = Focused
 
-    def __init__(self, focus: float | Tensor = 0.0, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, focus: float | Tensor = 0.0, **options: Unpack[LinkOptions]) -> None:
         super().__init__(self.make_link(focus), **options)
 
 
@@ -192,6 +199,8 @@ class FocalLoss(LinkLoss):
         As in `torch.nn.CrossEntropyLoss`.
     class_prior, reweighting, logit_adjustment, class_margin
         For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
+    k : int
+        How many of the highest scores count as a hit.
 
     Examples
     --------
@@ -207,7 +216,7 @@ class FocalLoss(LinkLoss):
 
     make_link = Focal
 
-    def __init__(self, gamma: float | Tensor = 2.0, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, gamma: float | Tensor = 2.0, **options: Unpack[LinkOptions]) -> None:
         super().__init__(self.make_link(gamma), **options)
 
 
@@ -229,6 +238,8 @@ class TamedCrossEntropyLoss(LinkLoss):
         As in `torch.nn.CrossEntropyLoss`.
     class_prior, reweighting, logit_adjustment, class_margin
         For classes that are not equally frequent: see `hitrate.losses.ClassificationLoss`.
+    k : int
+        How many of the highest scores count as a hit.
 
     Examples
     --------
@@ -244,7 +255,7 @@ class TamedCrossEntropyLoss(LinkLoss):
 
     make_link = Tamed
 
-    def __init__(self, alpha: float | Tensor = 0.5, **options: Unpack[LossOptions]) -> None:
+    def __init__(self, alpha: float | Tensor = 0.5, **options: Unpack[LinkOptions]) -> None:
         super().__init__(self.make_link(alpha), **options)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hitrate.losses import few_operations, fused
 from hitrate.losses.asked import Asked
+from hitrate.probability import arguments
 from hitrate.probability.arguments import is_moving, is_number, noise_named
 from hitrate.probability.dispatch import Choice, Request, choose, is_transformed
 
@@ -91,7 +92,7 @@ def _kind(asked: Asked) -> tuple[Any, ...] | None:
         isinstance(sigma, Tensor),
         Tensor if isinstance(margin, Tensor) else margin,
         Tensor if isinstance(smoothing, Tensor) else smoothing,
-        *core[1:6],
+        *core[1:7],
         # On a CPU nothing asks for it unless the kernels are.
         core.backend != "auto" and os.environ.get("TRITON_INTERPRET"),
     )
@@ -102,12 +103,14 @@ def _chosen(asked: Asked) -> Choice:
     logits, target, sigma, _, core, options, call = asked
     may_fuse = logits.is_cuda or core.backend == "triton"
     is_soft = isinstance(target, Tensor) and target.is_floating_point()
+    arguments.k_of(core.k, logits.shape[1], call)
     request = Request.of(
         noise_named(core.noise, call),
         logits,
         sigma,
         margin=core.margin,
         nodes=core.nodes,
+        k=core.k,
         method=core.method,
         backend=core.backend,
         all_classes=options.is_smoothed or is_soft,

@@ -15,6 +15,7 @@ from hitrate.probability.dispatch import Choice, Request, choose, is_transformed
 from hitrate.probability.execution import full_precision
 from hitrate.probability.methods.general_quadrature import general_quadrature
 from hitrate.probability.methods.monte_carlo import monte_carlo
+from hitrate.probability.methods.top_k import top_k
 from hitrate.probability.noises import Noise
 from hitrate.probability.sharded import by_rows, is_sharded
 from hitrate.probability.signatures import spelled_out
@@ -24,13 +25,14 @@ from hitrate.probability.signatures import spelled_out
 def log_expected_accuracy(
     logits: Tensor, target: Tensor, sigma: float | Tensor = 1.0, **core: Unpack[CoreOptions]
 ) -> Tensor:
-    r"""Log of the probability that the target's noisy score is the highest.
+    r"""Log of the probability that the target's noisy score is the highest, or among the k highest.
 
     .. math::
 
         \log p = \log P\Big(\mu_y + \sigma \varepsilon_y >
             \max_{i \ne y} \mu_i + \sigma \varepsilon_i\Big)
 
+    With k > 1 it is the probability that fewer than k rivals score higher than the target.
     Differentiable in `logits` and `sigma`, with relative accuracy near p = 0 and near p = 1.
 
     Parameters
@@ -45,11 +47,14 @@ def log_expected_accuracy(
         refused; on a GPU, where looking would wait for it, the torch path makes its rows NaN.
     margin : float, optional
         Distances :math:`\mu_y - \mu_i` are clipped at this value from above.
+    k : int
+        How many of the highest count as a hit: at least 1, and fewer than C.
     noise : {"normal", "logistic", "gumbel"} or Noise
         With Gumbel noise p is the softmax and -log p is cross entropy.
     method : {"auto", "quadrature", "gridded", "genz", "monte_carlo"}
         How p is computed. "auto" takes a closed form where there is one, "gridded" for normal noise
-        in float32, and "quadrature" otherwise. The last two are sampled references.
+        in float32, and "quadrature" otherwise. The last two are sampled references. With k > 1
+        there are "quadrature" and "monte_carlo".
     backend : {"auto", "torch", "triton"}
         What computes it. "auto" takes the Triton kernels on a GPU, for a noise that has one, in
         float32 or lower precision. `hitrate.explain` says what is taken, and why.
@@ -86,7 +91,8 @@ def expected_accuracy(
 ) -> Tensor:
     """Probability that the target's noisy score is the highest; its mean is expected accuracy.
 
-    The exponential of `log_expected_accuracy`, with the same arguments.
+    With k > 1, that it is among the k highest: top-k accuracy. The exponential of
+    `log_expected_accuracy`, with the same arguments.
 
     Examples
     --------
@@ -94,6 +100,8 @@ def expected_accuracy(
     >>> logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]])
     >>> hitrate.expected_accuracy(logits, torch.tensor([0, 0]), sigma=0.01).mean()
     tensor(0.5000)
+    >>> hitrate.expected_accuracy(logits, torch.tensor([0, 0]), k=2)
+    tensor([0.9528, 0.2712])
     """
     return log_p_of_target(logits, target, sigma, gathered(Core, core, "expected_accuracy()")).exp()
 
@@ -131,7 +139,8 @@ def explain_target(logits: Tensor, sigma: float | Tensor, core: Core, **facts: A
 def _call(core: Core) -> str:
     name = core.noise if isinstance(core.noise, str) else getattr(core.noise, "name", core.noise)
     return (
-        f"log_expected_accuracy(noise={name!r}, method={core.method!r}, backend={core.backend!r})"
+        f"log_expected_accuracy(noise={name!r}, {'' if core.k == 1 else f'k={core.k!r}, '}"
+        f"method={core.method!r}, backend={core.backend!r})"
     )
 
 
@@ -141,12 +150,14 @@ def _choice(
     if core.nodes is not None:
         arguments.count_of(core.nodes, "nodes", 4, call)
     arguments.count_of(core.samples, "samples", 1, call)
+    arguments.k_of(core.k, logits.shape[1], call)
     request = Request.of(
         noise,
         logits,
         sigma,
         margin=core.margin,
         nodes=core.nodes,
+        k=core.k,
         method=core.method,
         backend=core.backend,
         **facts,
@@ -171,9 +182,14 @@ def _steps(choice: Choice, noise: Noise, dtype: torch.dtype, core: Core) -> Step
             run = functools.partial(noise.genz, samples=core.samples, generator=core.generator)
         case "monte_carlo":
             run = functools.partial(
-                monte_carlo, noise=noise, samples=core.samples, generator=core.generator
+                monte_carlo, noise=noise, k=core.k, samples=core.samples, generator=core.generator
             )
+        case "top_k":
+            return Margined(functools.partial(noise.top_k, k=core.k), anywhere=True, k=core.k)
+        case "general_top_k":
+            run = functools.partial(top_k, noise=noise, k=core.k, nodes=core.nodes, dtype=dtype)
+            return Margined(run, anywhere=True, k=core.k)
         case _:
             run = functools.partial(general_quadrature, noise=noise, nodes=core.nodes, dtype=dtype)
             return Margined(run, anywhere=True)
-    return Margined(run)
+    return Margined(run, k=core.k)

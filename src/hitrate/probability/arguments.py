@@ -25,6 +25,7 @@ class Core(NamedTuple):
     """Which p is meant, and how it is computed: the arguments of `log_expected_accuracy`."""
 
     margin: float | Tensor | None = None
+    k: int = 1
     noise: str | Noise = "normal"
     method: str = "auto"
     backend: str = "auto"
@@ -37,6 +38,7 @@ class CoreOptions(TypedDict, total=False):
     """The same as keywords."""
 
     margin: float | Tensor | None
+    k: int
     noise: str | Noise
     method: str
     backend: str
@@ -181,6 +183,17 @@ def count_of(value: int, name: str, smallest: int, call: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
         raise ValueError(f"{call}: {name} must be a whole number >= {smallest}, got {value!r}")
     return value
+
+
+def k_of(k: int, classes: int, call: object) -> int:
+    """How many of the classes are hits: at least one, and not all."""
+    count_of(k, "k", 1, call)
+    if k > 1 and k >= classes:
+        raise ValueError(
+            f"{call}: k must be smaller than the number of classes, or every target is among the "
+            f"k highest; got k={k} for {classes} classes"
+        )
+    return k
 
 
 def _first(values: Tensor, is_wrong: Callable[[Tensor], Tensor]) -> float | None:

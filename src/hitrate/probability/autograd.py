@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hitrate.probability.execution import double, is_eager_cpu, row_parts
 from hitrate.probability.margins import Margins
-from hitrate.probability.methods.general_quadrature import hessian_product
+from hitrate.probability.methods import general_quadrature, top_k
 from hitrate.probability.noises import Noise
 
 # Above, gradients are numbers unless the target is hopelessly behind.
@@ -26,16 +26,19 @@ class Margined(NamedTuple):
     """A method: margins' a, and b where there is one sigma per class, to log p and its slopes.
 
     One that knows no b returns two values. With `anywhere` margins are as any noise needs them.
+    p is the probability to be among the k highest.
     """
 
     run: Any
     anywhere: bool = False
+    k: int = 1
 
 
 class Kernel(NamedTuple):
     """A method that goes all the way: logits, target, sigma, margin -> log p and its gradients."""
 
     run: Callable[..., tuple[Tensor, Tensor, Tensor]]
+    k: int = 1
 
 
 Steps = Margined | Kernel
@@ -94,7 +97,8 @@ class LogProbability(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        logits, target, sigma, margin, _, ctx.noise, _ = inputs
+        logits, target, sigma, margin, _, ctx.noise, steps = inputs
+        ctx.k = steps.k
         _, to_logits, to_sigma = output
         ctx.mark_non_differentiable(to_logits, to_sigma)
         _keep(ctx, (logits, target, sigma, to_logits, to_sigma), margin)
@@ -105,7 +109,7 @@ class LogProbability(torch.autograd.Function):
         if not torch.is_grad_enabled():
             return to_logits, to_sigma
         gradient: tuple[Tensor, Tensor] = Slope.apply(  # type: ignore[no-untyped-call]
-            logits, target, sigma, to_logits, to_sigma, margin, ctx.noise
+            logits, target, sigma, to_logits, to_sigma, margin, ctx.noise, ctx.k
         )
         return gradient
 
@@ -160,7 +164,7 @@ def _some(
         to_logits, to_sigma = margins.pull_logits_(slope), torch.zeros_like(sigma)
     if steps.anywhere:
         log_p, to_logits, to_sigma = (a.to(logits) for a in (log_p, to_logits, to_sigma))
-    return _mend(logits, target, sigma, log_p, to_logits, to_sigma)
+    return _mend(logits, target, sigma, log_p, to_logits, to_sigma, steps.k)
 
 
 class Slope(torch.autograd.Function):
@@ -175,13 +179,14 @@ class Slope(torch.autograd.Function):
         to_sigma: Tensor,
         margin: float | Tensor | None,
         noise: Noise,
+        k: int,
     ) -> tuple[Tensor, Tensor]:
         """Hand through what `LogProbability` found."""
         return to_logits.clone(), to_sigma.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        logits, target, sigma, _, _, margin, ctx.noise = inputs
+        logits, target, sigma, _, _, margin, ctx.noise, ctx.k = inputs
         _keep(ctx, (logits, target, sigma), margin)
 
     @staticmethod
@@ -192,9 +197,11 @@ class Slope(torch.autograd.Function):
         margins = Margins.of(own_logits, target, own_sigma, margin, anywhere=True)
         logits, sigma = double(logits), double(sigma)
         along = margins.push(logits, sigma)
-        slope, slope_b, product, product_b = hessian_product(
-            margins.a, margins.b, ctx.noise, *along
-        )
+        if ctx.k == 1:
+            found = general_quadrature.hessian_product(margins.a, margins.b, ctx.noise, *along)
+        else:
+            found = top_k.hessian_product(margins.a, margins.b, ctx.noise, ctx.k, *along)
+        slope, slope_b, product, product_b = found
         to_logits, to_sigma = margins.pull(product, product_b)
         bent_logits, bent_sigma = margins.curve(slope, slope_b, logits, sigma)
         return (to_logits + bent_logits).to(own_logits), (to_sigma + bent_sigma).to(own_sigma)
@@ -208,7 +215,7 @@ class Slope(torch.autograd.Function):
             to_logits, to_sigma = NoThirdOrder.apply(  # type: ignore[no-untyped-call]
                 to_logits, to_sigma, own_logits, own_sigma
             )
-        return to_logits, None, to_sigma, None, None, None, None
+        return to_logits, None, to_sigma, None, None, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, logits: Tensor | None, _: Any, sigma: Tensor | None, *__: Any) -> Any:
@@ -267,6 +274,7 @@ def _mend(
     log_p: Tensor,
     to_logits: Tensor,
     to_sigma: Tensor,
+    k: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Infinite logits as in cross entropy.
 
@@ -278,9 +286,11 @@ def _mend(
         # What is beyond all numbers, times nothing, would not be a number.
         limit = torch.finfo(to_logits.dtype).max / 4
         to_logits, to_sigma = (a.clamp(-limit, limit) for a in (to_logits, to_sigma))
-    # Every case below shows in the target's logit or in log p, margins being clipped at -1e15.
+    # Every case below shows in the target's logit or in log p, margins being clipped at -1e15; but
+    # of k > 1 rivals one may be at +inf and log p a usual number.
     if is_eager_cpu(logits) and bool((torch.isfinite(own) & (log_p > -1e14)).all()):
-        return log_p, to_logits, to_sigma
+        if k == 1 or bool((logits < torch.inf).all()):
+            return log_p, to_logits, to_sigma
     top = logits.amax(1)
     undefined = ~torch.isfinite(top)
     lost = torch.isneginf(own) & ~undefined

@@ -40,6 +40,8 @@ class Request(NamedTuple):
     method: str = "auto"
     backend: str = "auto"
     has_nodes: bool = False
+    # How many of the highest count as a hit.
+    k: int = 1
     # Whether Triton's interpreter stands in for a GPU.
     interprets: bool = False
     has_margin: bool = False
@@ -153,7 +155,14 @@ def _not_asked_for(way: Way, request: Request) -> str | None:
     return None if way.method == request.method else ""
 
 
+def _why_not_top_1(request: Request) -> str | None:
+    """What keeps away all that knows the highest score only."""
+    return None if request.k == 1 else f"it is for k = 1, and k is {request.k}"
+
+
 def _why_no_kernel(request: Request) -> str | None:
+    if request.k > 1:
+        return _why_not_top_1(request)
     if request.noise.kernel is None:
         return f"there is no kernel for {request.noise.name} noise"
     if request.all_classes:
@@ -181,6 +190,8 @@ def _why_no_triton(request: Request) -> str | None:
 def _why_not_fused(request: Request) -> str | None:
     if request.not_fused is None:
         return ""
+    if request.k > 1:
+        return _why_not_top_1(request)
     if request.compiling:
         return "a compiler fuses the loss itself"
     of_all = request.noise.loss_kernel or (request.all_classes and request.noise.classes_kernel)
@@ -198,7 +209,7 @@ def _why_not_at_once(request: Request) -> str | None:
         return "a compiler fuses the loss itself"
     if request.all_classes:
         return "targets are of all classes"
-    return request.not_few or None
+    return request.not_few or _why_not_top_1(request)
 
 
 def _why_no_softmax(request: Request) -> str | None:
@@ -212,6 +223,8 @@ def _why_no_softmax(request: Request) -> str | None:
 def _why_no_closed_form(request: Request) -> str | None:
     if request.noise.closed_form is None:
         return f"{request.noise.name} noise has none"
+    if request.k > 1:
+        return _why_not_top_1(request)
     if request.per_class:
         return "with one sigma per class there is none"
     if request.all_classes and request.has_margin:
@@ -222,7 +235,7 @@ def _why_no_closed_form(request: Request) -> str | None:
 def _why_not_two_classes(request: Request) -> str | None:
     if request.noise.two_classes is None:
         return ""
-    if request.classes != 2:
+    if request.classes != 2 or request.k > 1:
         return ""
     if request.per_class:
         return "with one sigma per class there is none"
@@ -233,6 +246,8 @@ def _why_not_shared(request: Request) -> str | None:
     """Whether all classes can share their nodes."""
     if not request.all_classes:
         return ""
+    if request.k > 1:
+        return _why_not_top_1(request)
     if request.has_margin:
         return "with a margin each class has an integral of its own"
     if request.per_class:
@@ -255,6 +270,8 @@ def _one_sigma(ability: str) -> Callable[[Request], str | None]:
             return f"{ability} is for {owners}"
         if request.per_class:
             return f"{ability} takes one sigma per row, not one per class"
+        if request.k > 1:
+            return f"{ability} is for k = 1, and k is {request.k}"
         return None
 
     return why_not
@@ -277,6 +294,26 @@ def _why_no_monte_carlo(request: Request) -> str | None:
     return "monte_carlo takes one sigma per row, not one per class" if request.per_class else None
 
 
+def _why_not_top_k(request: Request) -> str | None:
+    if request.k == 1:
+        return ""
+    if request.noise.top_k is None:
+        return f"{request.noise.name} noise has no nodes of its own for k > 1"
+    if request.per_class:
+        return "its own nodes are for one sigma per row, not one per class"
+    if request.has_nodes:
+        return "nodes were asked for"
+    if request.compiling:
+        return "its own nodes look at values and cannot be compiled"
+    if request.dtype == torch.float64:
+        return "its own nodes have the accuracy of float32"
+    return None if request.device == "cpu" else "looking at values would wait for the device"
+
+
+def _why_not_general_top_k(request: Request) -> str | None:
+    return None if request.k > 1 else ""
+
+
 def _never(request: Request) -> str | None:
     return None
 
@@ -291,6 +328,11 @@ WAYS = (
     Way("two_classes", "auto", "torch", "two classes have a closed form", _why_not_two_classes),
     Way("gridded", "gridded", "torch", "rivals as moments", _why_not_gridded),
     Way("quadrature", "quadrature", "torch", "the noise's own rule", _one_sigma("quadrature")),
+    Way("top_k", "quadrature", "torch", "rivals ahead are counted, few nodes", _why_not_top_k),
+    Way(
+        *("general_top_k", "quadrature", "torch"),
+        *("rivals ahead are counted, panels that suit any noise", _why_not_general_top_k),
+    ),
     Way("general_quadrature", "quadrature", "torch", "panels that suit any noise", _never),
     Way("genz", "genz", "torch", "the paper's sampler", _one_sigma("genz")),
     Way("monte_carlo", "monte_carlo", "torch", "draws of all scores", _why_no_monte_carlo),

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hitrate.probability import normal
-from hitrate.probability.methods import class_nodes, closed_forms
+from hitrate.probability.methods import class_nodes, closed_forms, top_k_near
 from hitrate.probability.methods.genz import genz
 from hitrate.probability.methods.gridded import gridded
 from hitrate.probability.methods.quadrature import quadrature
@@ -48,6 +48,8 @@ class Noise:
     quadrature, gridded, genz : callable, optional
         What ``method=`` of that name runs, with one sigma per row. Without `quadrature` the
         general one serves; the others are then refused.
+    top_k : callable, optional
+        Value and slopes of log p to be among the k highest, on a CPU in float32.
     class_nodes : callable, optional
         Nodes that serve all classes at once, see `hitrate.probability.methods.class_nodes`.
     kernel : str, optional
@@ -88,6 +90,7 @@ class Noise:
     quadrature: ClassVar[Any] = None
     gridded: ClassVar[Any] = None
     genz: ClassVar[Any] = None
+    top_k: ClassVar[Any] = None
     class_nodes: ClassVar[Any] = None
     kernel: ClassVar[str | None] = None
     classes_kernel: ClassVar[str | None] = None
@@ -186,6 +189,7 @@ ABILITIES = (
     "quadrature",
     "gridded",
     "genz",
+    "top_k",
     "class_nodes",
     "kernel",
     "classes_kernel",
@@ -203,6 +207,7 @@ class Normal(Noise):
     quadrature = staticmethod(quadrature)
     gridded = staticmethod(gridded)
     genz = staticmethod(genz)
+    top_k = staticmethod(top_k_near.normal)
     class_nodes = staticmethod(class_nodes.normal)
 
     log_density = staticmethod(normal.log_density)
@@ -244,6 +249,7 @@ class Logistic(Noise):
     name = "logistic"
     kernel = "logistic"
     classes_kernel = "all_logistic"
+    top_k = staticmethod(top_k_near.logistic)
     class_nodes = staticmethod(class_nodes.logistic)
     shape = Shape(0.0, 1.0)
 
@@ -295,6 +301,7 @@ class Gumbel(Noise):
     loss_kernel = "gumbel"
     closed_form = staticmethod(closed_forms.log_softmax_of_target)
     closed_form_of_classes = staticmethod(closed_forms.log_softmax_of_classes)
+    top_k = staticmethod(top_k_near.gumbel)
     shape = Shape(0.0, 1.0)
 
     def log_density(self, t: Tensor) -> Tensor:

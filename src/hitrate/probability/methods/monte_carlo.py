@@ -18,6 +18,7 @@ def monte_carlo(
     a: Tensor,
     noise: Noise,
     *,
+    k: int = 1,
     samples: int = 16,
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -46,6 +47,8 @@ def monte_carlo(
         `margins.ABSENT`.
     noise : Noise
         The distribution of e.
+    k : int
+        A hit is that fewer than k rivals score higher than the target.
     samples : int
         Number S of draws of all C scores.
     generator : torch.Generator, optional
@@ -73,7 +76,8 @@ def monte_carlo(
     e = noise.sample((a.shape[0], samples, a.shape[1]), a.dtype, a.device, generator)  # (N, S, C)
     e_target = e.gather(2, target[:, None, None].expand(-1, samples, 1))  # (N, S, 1)
     # In the target's own column this reads ABSENT > 0, so that column needs no mask here.
-    hit = (a[:, None, :] + e_target - e > 0).all(dim=2)  # (N, S)
+    behind = a[:, None, :] + e_target - e > 0  # (N, S, C)
+    hit = behind.all(dim=2) if k == 1 else (~behind).sum(dim=2) < k  # (N, S)
     psi = noise.weight_of_draws(e)
     hits = hit.sum(dim=1)  # (N,)
     log_p = hits.to(a.dtype).log() - math.log(samples)
