@@ -22,17 +22,20 @@ from hitrate.probability import (
     register_noise,
 )
 from hitrate.recipes import recipe
+from hitrate.refitting import Headroom, headroom
 from hitrate.schedules import Schedule
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Calibration",
+    "Headroom",
     "Noise",
     "Schedule",
     "calibrate",
     "class_probabilities",
     "expected_accuracy",
+    "headroom",
     "links",
     "log_expected_accuracy",
     "losses",
