@@ -1,4 +1,4 @@
-"""The last layer alone, trained again for accuracy: what is there to gain?"""
+"""The last layer alone, trained again for accuracy: what there is to gain."""
 
 from hitrate.refitting.headroom import Headroom, headroom
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from hitrate.links import Link

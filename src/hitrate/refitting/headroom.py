@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hitrate.links import GCE
-from hitrate.refitting.checks import Given, checked
+from hitrate.refitting.checks import checked
 from hitrate.refitting.descent import minimum
 from hitrate.refitting.rows import Rows
 
