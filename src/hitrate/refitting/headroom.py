@@ -201,7 +201,6 @@ def headroom(
     random = torch.Generator().manual_seed(seed)
     say("reading")
     table = Rows(given.features, given.target, given.classes, given.device)
-    _check_finite(table.center)
     splits = _splits(given.target, random)
     say("choosing L2")
     l2, starts = _chosen(table, splits, random)
@@ -248,14 +247,6 @@ def headroom(
         weight=fitted[:, :-1].contiguous(),
         bias=fitted[:, -1].contiguous(),
     )
-
-
-def _check_finite(center: Tensor) -> None:
-    wrong = (~center.isfinite()).nonzero()
-    if len(wrong):
-        raise ValueError(
-            f"headroom: features must be finite; column {int(wrong[0])} has values that are not"
-        )
 
 
 def _minimum(rows: Rows, q: float, head: Tensor, l2: float, most: int = STEPS) -> Tensor:

@@ -62,6 +62,11 @@ class Rows:
             return
         self.center, self.scale = self._center_and_scale()
         self._factor = self._inverse = None
+        wrong = (~self.center.isfinite()).nonzero()
+        if len(wrong):
+            raise ValueError(
+                f"headroom: features must be finite; column {int(wrong[0])} has values that are not"
+            )
         if self.width <= WHITEN_UP_TO:
             self._factor = self._cholesky_factor()
             eye = torch.eye(self.width, dtype=torch.float64)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets import read_uci
+from hitrate_lab.datasets.files import known_sets
 from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.studies.mixing.fields import COLLECTION, check_names, learning_rates_of, models_of
@@ -60,6 +61,7 @@ class GainLaw(Protocol):
         settings = _settings(study)
         splits, models = settings.pop("splits"), settings.pop("models")
         del settings["judged"]
+        known = known_sets()
         methods = [_variant(study, method) for method in study.methods]
         for method, _ in methods:
             try:
@@ -74,7 +76,11 @@ class GainLaw(Protocol):
                 "model": model,
                 "split": split,
                 "seed": study.methods[0].seeds[0],
-                "methods": [method for method, only in methods if only is None or split in only],
+                "methods": [
+                    method
+                    for method, most in methods
+                    if most is None or known[data_set].classes <= most
+                ],
                 **settings,
             }
             for split in splits
@@ -244,7 +250,7 @@ def _seen(
 
 
 def _headroom(weights: list[Tensor], rows: Split, seed: int) -> dict[str, float] | None:
-    """What `hitrate.headroom` says of the baseline's last layer, and what its head does on test rows.
+    """What `hitrate.headroom` says of the baseline's last layer, and its head on test rows.
 
     None where there are too few rows to say anything, or where training has diverged.
     """
@@ -299,14 +305,14 @@ def _settings(study: Study) -> dict[str, Any]:
     return found
 
 
-def _variant(study: Study, method: StudyMethod) -> tuple[dict[str, Any], list[int] | None]:
-    """What a method trains with, as arguments of `Variant`, and the splits that it has, or all."""
+def _variant(study: Study, method: StudyMethod) -> tuple[dict[str, Any], int | None]:
+    """What a method trains with, as arguments of `Variant`, and how many classes it may have."""
     fields = study.fields(method)
-    only = fields.seeds("splits") if "splits" in method.settings else None
+    most = fields.whole("most_classes", 2, default=None)
     found = {
         "name": method.name,
         "recipe": fields.text("recipe"),
         "settings": fields.taken("parameters", dict, "a table", default={}),
     }
     fields.end()
-    return found, only
+    return found, most
