@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 EDGES = (0.0, 0.01, 0.02, 0.04)
 # Fewer pairs tell nothing.
 FEWEST = 8
+# Of bootstrap intervals.
+RESAMPLES = 1000
 KINDS = (("other", "chosen by"), ("better", "kept aside"))
 
 
@@ -88,13 +90,13 @@ def pictures(study: Study, runs: Runs) -> dict[str, str]:
         return {}
     judged, chosen = study.settings["judged"], known["predictor"]
     drawn = {
-        "law": (
+        "gain-law": (
             [(each.predictors[chosen], each.methods[judged][0]) for each in found],
             known["line"],
             (f"{chosen}, points →", f"gain of {judged} on test rows, points"),
             "What could be known before, and what was gained",
         ),
-        "refit": (
+        "gain-refit": (
             [
                 (each.predictors["headroom(): gain on held-out rows"], each.refit[0])
                 for each in found
@@ -118,7 +120,7 @@ def pictures(study: Study, runs: Runs) -> dict[str, str]:
             f"{len(marks)} pairs of a table and a model. Across: {axes[0].removesuffix(' →')}; "
             f"up: {axes[1]}. Spearman's correlation is {rho:.2f}."
         )
-        picture = scatter(marks, line, KINDS, axes, f"{study.name}-{name}", title, words)
+        picture = scatter(marks, line, KINDS, axes, name, title, words)
         texts[name] = standalone(picture, STYLE)
     return texts
 
@@ -130,8 +132,9 @@ def _values(found: Sequence[Pair], predictor: str, judged: str) -> tuple[Floats,
 
 
 def _correlation(found: Sequence[Pair], predictor: str, judged: str) -> Interval:
+    values, groups = _values(found, predictor, judged)
     return grouped_interval(
-        lambda x: spearman(x[:, 0], x[:, 1]), *_values(found, predictor, judged)
+        lambda x: spearman(x[:, 0], x[:, 1]), values, groups, resamples=RESAMPLES
     )
 
 
@@ -150,7 +153,7 @@ def _line(
             slope = float(apart[:, 0] @ apart[:, 1]) / spread if spread else 0.0
             return float(center[1] + slope * (x - center[0]))
 
-        return grouped_interval(height, values, groups, resamples=1000)
+        return grouped_interval(height, values, groups, resamples=RESAMPLES)
 
     return [(float(x), (each := at(x)).value, each.low, each.high) for x in ends]
 
@@ -207,7 +210,8 @@ def _told(some: Sequence[Pair], method: str | None) -> list[str]:
         return ["-"] * len(TOLD)
     each = [pair.refit if method is None else pair.methods[method] for pair in some]
     gains = np.array([[gain] for gain, _ in each])
-    mean = grouped_interval(lambda x: float(x.mean()), gains, [pair.data_set for pair in some])
+    groups = [pair.data_set for pair in some]
+    mean = grouped_interval(lambda x: float(x.mean()), gains, groups, resamples=RESAMPLES)
     better = sum(distance > BEYOND for _, distance in each)
     worse = sum(distance < -BEYOND for _, distance in each)
     return [
