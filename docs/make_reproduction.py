@@ -42,6 +42,16 @@ PAGES: dict[str, dict[str, tuple[str, list[str]]]] = {
             ["Time as a multiple of cross entropy's", "Memory per element"],
         ),
     },
+    "reproduction/gain_law.md": {
+        "gain-law": (
+            "gain_law",
+            [
+                "What predicts the gain",
+                "Gain by what was known before",
+                "What is gained over tuned CE",
+            ],
+        ),
+    },
     "reproduction/mixing_tables.md": {
         "mixing-table-4": ("mixing_table_4", ["Table 4, linear", "Table 4, one hidden layer"]),
         "mixing-table-4-more": (

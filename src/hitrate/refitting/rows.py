@@ -167,7 +167,8 @@ class Rows:
         if not isinstance(features, Tensor):
             # A copy: torch wants no array that cannot be written to.
             features = torch.from_numpy(np.array(features, dtype=np.float32))
-        return features.to(self.device, torch.float32)
+        moved: Tensor = features.to(self.device, torch.float32)
+        return moved
 
     def _center_and_scale(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation (F,) of each feature; 1 for one that is constant."""
@@ -192,4 +193,5 @@ class Rows:
             count += len(z)
         found = moments.double().cpu() / count
         found.diagonal().add_(1e-4 * max(float(found.diagonal().mean()), 1e-12))
-        return torch.linalg.cholesky(found)
+        factor: Tensor = torch.linalg.cholesky(found)
+        return factor

@@ -63,7 +63,7 @@ class GainLaw(Protocol):
         del settings["judged"]
         known = known_sets()
         methods = [_variant(study, method) for method in study.methods]
-        for method, _ in methods:
+        for method, *_ in methods:
             try:
                 Variant(**method).plan(epochs=1)
             except (TypeError, ValueError) as error:
@@ -78,8 +78,8 @@ class GainLaw(Protocol):
                 "seed": study.methods[0].seeds[0],
                 "methods": [
                     method
-                    for method, most in methods
-                    if most is None or known[data_set].classes <= most
+                    for method, most, only in methods
+                    if (most is None or known[data_set].classes <= most) and model in only
                 ],
                 **settings,
             }
@@ -110,6 +110,10 @@ class GainLaw(Protocol):
         batches = -(-len(rows.train[1]) // spec["batch_size"])
         epochs = max(spec["epochs"], -(-spec["steps"] // batches))
         variants = [Variant(**each) for each in spec["methods"]]
+        # What is looked at after every epoch is of no use here, where the last one counts.
+        alone = Split(
+            rows.train, *[(x[:1], y[:1]) for x, y in (rows.train, rows.train)], rows.classes
+        )
         begun = time.perf_counter()
         trained: dict[str, list[tuple[float, float, list[Tensor]]]] = {}
         for decay in spec["weight_decays"]:
@@ -120,7 +124,7 @@ class GainLaw(Protocol):
                 Optimizer("adam", weight_decay=decay),
                 spec["hidden"],
             )
-            done = train_many(rows, setting, variants, spec["learning_rates"], [spec["seed"]])
+            done = train_many(alone, setting, variants, spec["learning_rates"], [spec["seed"]])
             for name, history in done.items():
                 trained.setdefault(name, []).extend(_ends(history, spec, decay))
         chosen = {name: _chosen(ends, rows) for name, ends in trained.items()}
@@ -261,7 +265,7 @@ def _headroom(weights: list[Tensor], rows: Split, seed: int) -> dict[str, float]
     y = rows.train[1]
     x = features_of(weights, rows.train[0])
     last = weights[-1]
-    if len(y) < FEWEST_ROWS or len(y.unique()) < 2 or not bool(last.isfinite().all()):
+    if len(y) < FEWEST_ROWS or int(y.min()) == int(y.max()) or not bool(last.isfinite().all()):
         return None
     found = headroom(x, y, (last[:, :-1], last[:, -1]), seed=seed)
     refitted = [*weights[:-1], torch.cat([found.weight, found.bias[:, None]], 1)]
@@ -305,14 +309,15 @@ def _settings(study: Study) -> dict[str, Any]:
     return found
 
 
-def _variant(study: Study, method: StudyMethod) -> tuple[dict[str, Any], int | None]:
-    """What a method trains with, as arguments of `Variant`, and how many classes it may have."""
+def _variant(study: Study, method: StudyMethod) -> tuple[dict[str, Any], int | None, list[str]]:
+    """What a method trains with, as arguments of `Variant`; its most classes, and its models."""
     fields = study.fields(method)
     most = fields.whole("most_classes", 2, default=None)
+    models = models_of(fields, TEST) if "models" in method.settings else list(TEST)
     found = {
         "name": method.name,
         "recipe": fields.text("recipe"),
         "settings": fields.taken("parameters", dict, "a table", default={}),
     }
     fields.end()
-    return found, most
+    return found, most, models
