@@ -1,5 +1,6 @@
 """What a refit of the last layer says: against scikit-learn, autograd and known answers."""
 
+import importlib
 import math
 
 import numpy as np
@@ -159,6 +160,17 @@ def test_of_many_rows_some_are_drawn():
     assert found.rows == found.held_out == 500
     again = hitrate.headroom(x, y, rows=500, seed=3)
     assert (found.gain, found.reachable) == (again.gain, again.reachable)
+
+
+def test_of_many_rows_one_part_is_held_out(monkeypatch):
+    # The function has the module's name.
+    module = importlib.import_module("hitrate.refitting.headroom")
+    monkeypatch.setattr(module, "FEW", 500)
+    monkeypatch.setattr(module, "SOME", 600)
+    x, y = far(3000)
+    found = hitrate.headroom(x, y)
+    assert found.held_out == 1000
+    assert found.headroom > 0.05 and found.low > 0.05
 
 
 def test_constant_and_missing_features_do_no_harm():

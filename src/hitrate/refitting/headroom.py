@@ -213,8 +213,11 @@ def headroom(
     stop, difference = _choice(torch.cat(hits, 1), random)
 
     say("refitting")
-    zero = torch.zeros(given.classes, table.width + 1, dtype=torch.float64)
-    every = list(_path(table, zero if given.head is None else given.head, l2))
+    near = given.head
+    if near is None:
+        # Of many rows some have the likelihood's maximum close by.
+        near = starts[0] if len(splits) == 1 else torch.zeros_like(starts[0])
+    every = list(_path(table, near, l2))
     begun, fitted = given.head, every[stop]
     if begun is None:
         begun = _minimum(table, 0.0, every[0], SMALLEST_L2)
@@ -305,6 +308,7 @@ def _chosen(
 ) -> tuple[float, list[Tensor]]:
     """L2 with the highest held-out likelihood, and the heads that it gave, one for each split."""
     losses = torch.zeros(len(STRENGTHS), dtype=torch.float64)
+    many = len(splits) == 1
     every = []
     for split in splits:
         inside = _others(len(table), split)
@@ -318,6 +322,10 @@ def _chosen(
             head = _minimum(part, 0.0, head, strength / len(part))
             losses[k] += out.loss(GCE(0.0), head)[0] * len(out)
             found.append(head)
+            # The weakest take the most steps.
+            if many and k and losses[k] > losses[k - 1]:
+                losses[k + 1 :] = torch.inf
+                break
         every.append(found)
     best = int(losses.argmin())
     return STRENGTHS[best] / len(table), [found[best] for found in every]
