@@ -10,8 +10,9 @@ from torch import Tensor
 from hitrate.links import Link
 from hitrate.refitting.rows import Rows
 
+# Steps whose curvature is remembered.
 MEMORY = 10
-# Of the first step, in units of the slopes: the softmax's curvature is about 1 / C.
+# A direction is given up where so small a part of its step gains nothing.
 SHORTEST = 1e-6
 # A step must keep this part of the fall that its slope promises.
 ARMIJO = 1e-4
@@ -43,9 +44,9 @@ def minimum(rows: Rows, link: Link, head: Tensor, *, l2: float, most: int, tol: 
         slopes[:, :-1] += l2 * weight * rows.scale
         return value + 0.5 * l2 * float(weight.square().sum()), rows.slopes_of_steps(slopes)
 
-    return rows.to_head(
-        lowest(value_and_slopes, rows.to_steps(head), float(rows.classes), most, tol)
-    )
+    # The softmax's curvature is about 1 / C in coordinates in which features are uncorrelated.
+    scale = float(rows.classes)
+    return rows.to_head(lowest(value_and_slopes, rows.to_steps(head), scale, most, tol))
 
 
 def lowest(
