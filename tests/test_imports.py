@@ -20,7 +20,7 @@ LAYERS = {
         ("integrations", "sklearn"),
         (FACADE,),
         ("recipes",),
-        ("calibration", "losses", "metrics", "optim", "schedules"),
+        ("calibration", "losses", "metrics", "optim", "refitting", "schedules"),
         ("links",),
         ("probability",),
         ("kernels",),

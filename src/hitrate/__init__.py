@@ -25,17 +25,22 @@ from hitrate.probability import (
     register_noise,
 )
 from hitrate.recipes import recipe
+from hitrate.refitting import Headroom, LastLayer, headroom, last_layer
 from hitrate.schedules import Schedule
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Calibration",
+    "Headroom",
+    "LastLayer",
     "Noise",
     "Schedule",
     "calibrate",
     "class_probabilities",
     "expected_accuracy",
+    "headroom",
+    "last_layer",
     "links",
     "log_expected_accuracy",
     "losses",

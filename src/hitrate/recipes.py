@@ -292,7 +292,7 @@ def recipe(
     """
     call = f"recipe({name!r})"
     base = recipe_named(name, call)
-    loss, moving = _build(base.loss, {**base.settings, **changes}, call)
+    loss, moving = built_loss(base.loss, {**base.settings, **changes}, call)
     if normalize_gradient is None:
         normalize_gradient = base.normalize_gradient
     plan = Plan(loss, moving, normalize_gradient)
@@ -305,10 +305,20 @@ def recipe(
     return plan.begin(total_steps, optimizer)
 
 
-def _build(
+def built_loss(
     name: str, settings: dict[str, Any], call: str
 ) -> tuple[ClassificationLoss, dict[str, Callable[[float], float]]]:
-    """The loss with every schedule at its start, and the schedules by argument."""
+    """The loss with every schedule at its start, and the schedules by argument.
+
+    Parameters
+    ----------
+    name : str
+        Of `hitrate.losses.LOSSES`.
+    settings : dict
+        Arguments of the loss, and parameters of its link.
+    call : str
+        What complaints begin with.
+    """
     cls = LOSSES[name]
     own = inspect.signature(cls.__init__).parameters
     moving: dict[str, Callable[[float], float]] = {}

@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import hitrate
 from hitrate.losses import LOSSES
 from hitrate.sklearn import AccuracyClassifier
 
@@ -49,6 +50,19 @@ def test_other_noises_and_links_are_arguments_of_the_loss(cancer):
     np.testing.assert_allclose(softmax.coef_, named.coef_, rtol=1e-6)
     gce = AccuracyClassifier(loss_params={"link": "gce"}, **FIXED).fit(x, y)
     assert np.abs(gce.coef_ - softmax.coef_).max() > 1e-3
+
+
+def test_parameters_of_a_link_are_arguments_as_in_recipes(cancer):
+    x, y = cancer
+    fits = [
+        AccuracyClassifier(loss_params=params, **FIXED).fit(x, y).coef_
+        for params in ({"link": "gce", "q": 0.3}, {"link": hitrate.links.GCE(0.3)})
+    ]
+    np.testing.assert_array_equal(*fits)
+    with pytest.raises(ValueError, match=r"'slope': 3\}: slope is no argument .* parameter of GCE"):
+        AccuracyClassifier(loss_params={"link": "gce", "slope": 3}).fit(x, y)
+    with pytest.raises(ValueError, match="nothing moves along with the falling sigma; give q"):
+        AccuracyClassifier(loss_params={"link": "gce", "q": lambda at: at}).fit(x, y)
 
 
 @pytest.mark.parametrize("data", [load_breast_cancer, load_wine])

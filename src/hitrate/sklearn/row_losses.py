@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hitrate.losses import LOSSES, ClassificationLoss
+from hitrate.losses import ClassificationLoss
+from hitrate.recipes import built_loss
 
 Array = NDArray[Any]
 # Scores (n, D) and targets (n,) to losses (n,) and slopes (n, D).
@@ -165,7 +166,12 @@ def row_loss(
     elif margin is not None:
         raise ValueError(f"{call}: loss={name!r} has no margin, got margin={margin!r}")
     try:
-        module = LOSSES[name](**arguments)
+        module, moving = built_loss(name, arguments, f"{call}: loss_params={params!r}")
     except TypeError as error:
         raise ValueError(f"{call}: loss_params={params!r}: {error}") from error
+    if moving:
+        raise ValueError(
+            f"{call}: loss_params={params!r}: nothing moves along with the falling sigma; give "
+            f"{', '.join(moving)} a number"
+        )
     return AnyLoss(module, sigma)

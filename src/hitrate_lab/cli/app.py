@@ -8,6 +8,7 @@ import typer
 
 from hitrate_lab.cli.compare import compare
 from hitrate_lab.cli.fit import fit
+from hitrate_lab.cli.headroom import headroom
 from hitrate_lab.cli.predict import predict
 from hitrate_lab.cli.study import study_app
 
@@ -20,7 +21,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (compare, fit, predict):
+for command in (compare, fit, predict, headroom):
     app.command()(command)
 app.add_typer(study_app)
 

@@ -42,6 +42,15 @@ SHOWN = {
         "exact_cost", ("Growth", "Time per element", TIME, MEMORY), ("exact_figure_7",)
     ),
     "exact_figure_7_gpu": Shown("exact_cost", (TIME, MEMORY)),
+    "gain_law": Shown(
+        "gain_law",
+        (
+            "What predicts the gain",
+            "Gain by what was known before",
+            "What is gained over tuned CE",
+        ),
+        ("gain-law", "gain-refit"),
+    ),
     "mixing_table_4": Shown(
         "mixing_tables",
         ("Table 4, linear", "Table 4, one hidden layer"),

@@ -6,6 +6,7 @@ from hitrate_lab.statistics.effects import Effect, Interval, paired_effect
 from hitrate_lab.statistics.friedman import Friedman, friedman
 from hitrate_lab.statistics.paired import Estimate, corrected_estimate, holm
 from hitrate_lab.statistics.profiles import Profile, profiles
+from hitrate_lab.statistics.rank_correlation import grouped_interval, spearman
 from hitrate_lab.statistics.scores import mid_ranks
 
 __all__ = [
@@ -20,9 +21,11 @@ __all__ = [
     "conover",
     "corrected_estimate",
     "friedman",
+    "grouped_interval",
     "holm",
     "mid_ranks",
     "paired_effect",
     "profiles",
     "signed_rank",
+    "spearman",
 ]

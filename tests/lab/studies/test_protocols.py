@@ -22,6 +22,7 @@ STUDIES = {
     "exact cost": "exact_figure_7",
     "exact search": "exact_search",
     "exact tables": "exact_table_5",
+    "gain law": "gain_law",
     "mixing escape": "mixing_escape",
     "mixing gradient norm": "mixing_gradient_norm",
     "mixing table": "mixing_table_4",

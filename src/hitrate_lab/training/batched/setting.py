@@ -72,12 +72,13 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class Setting:
-    """All that the copies have in common."""
+    """All that the copies have in common; a hidden layer is as wide as the input if not said."""
 
     architecture: str
     epochs: int = 50
     batch_size: int = 8
     optimizer: Optimizer = Optimizer()
+    hidden: int | None = None
 
     def __post_init__(self) -> None:
         if self.architecture not in ARCHITECTURES:
@@ -85,11 +86,15 @@ class Setting:
             raise ValueError(f"{self}: architecture is not one of {known}")
         if self.epochs < 1 or self.batch_size < 1:
             raise ValueError(f"{self}: epochs and batch_size must be at least 1")
+        if self.hidden is not None and self.hidden < 1:
+            raise ValueError(f"{self}: hidden must be at least 1")
 
     def layers(self, split: Split) -> list[tuple[int, int]]:
-        """Inputs and outputs of each layer; the hidden layer is as wide as the input."""
-        last = (split.inputs, split.classes)
-        return [last] if self.architecture == "linear" else [(split.inputs, split.inputs), last]
+        """Inputs and outputs of each layer."""
+        if self.architecture == "linear":
+            return [(split.inputs, split.classes)]
+        hidden = split.inputs if self.hidden is None else self.hidden
+        return [(split.inputs, hidden), (hidden, split.classes)]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""When training for accuracy pays."""
