@@ -1,0 +1,16 @@
+"""Linear models and networks of dense layers, on the pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+
+def dense(classes: int, channels: int, side: int, *, hidden: Sequence[int]) -> nn.Module:
+    """One linear layer, or some with rectifiers between."""
+    widths = [channels * side * side, *hidden]
+    layers: list[nn.Module] = [nn.Flatten()]
+    for width, following in zip(widths, widths[1:], strict=False):
+        layers += [nn.Linear(width, following), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(widths[-1], classes))
