@@ -10,7 +10,7 @@ written. Then the same command runs once more, in peace. It has to end well, its
 those of an undisturbed one, without `--retry`, and nothing may be left: no process, no failure, no
 traceback in what any of them said.
 
-Moments are a matter of luck; what is asked afterwards is not. So `test_kills.py` is a test of a few.
+Moments are a matter of luck; what is asked afterwards is not: `test_kills.py` is a test of a few.
 """
 
 import argparse

@@ -17,7 +17,7 @@ from hitrate_lab.studies.registry import protocol_named
 from hitrate_lab.studies.study_file import Study
 
 # Of data sets that have to be there before a study can begin.
-PUBLISHED = ("exact/", "uci121/")
+PUBLISHED, IMAGES = ("exact/", "uci121/"), "images/"
 
 
 @dataclass(frozen=True)
@@ -141,10 +141,13 @@ def check_data(study: Study, data_dir: Path | None) -> None:
     data_dir : Path, optional
     """
     from hitrate_lab.datasets.files import find_set
+    from hitrate_lab.datasets.images import find_images
     from hitrate_lab.tables.reading import data_folders
 
     missing = []
     for name in study.data_sets:
+        if name.startswith(IMAGES):
+            find_images(name.removeprefix(IMAGES), data_dir=data_dir)
         if name.startswith(PUBLISHED):
             try:
                 find_set(name, data_dir)

@@ -80,7 +80,7 @@ def flip(images: Tensor, share: float, draws: Draws) -> Tensor:
 
 
 def alternate(images: Tensor, share: float, draws: Draws) -> Tensor:
-    """From left to right in every second epoch, half of them in each: as often, seen more evenly."""
+    """From left to right in every second epoch, half of them in each."""
     flipped = draws.turns()[:, None, None, None]
     return torch.where(flipped, images.flip(3), images)
 

@@ -93,7 +93,7 @@ def _byte(images: Tensor) -> Tensor:
 
 
 def mapped(images: Tensor, matrix: Tensor, mode: str = "nearest") -> Tensor:
-    """Images by affine maps (N, 2, 3) of places, counted from the middle in pixels; black outside."""
+    """Images by affine maps (N, 2, 3) of places, in pixels from the middle; black outside."""
     height, width = images.shape[2:]
     down, right = torch.meshgrid(
         torch.arange(height, dtype=images.dtype, device=images.device) - (height - 1) / 2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from torch import nn
@@ -11,6 +12,6 @@ def dense(classes: int, channels: int, side: int, *, hidden: Sequence[int]) -> n
     """One linear layer, or some with rectifiers between."""
     widths = [channels * side * side, *hidden]
     layers: list[nn.Module] = [nn.Flatten()]
-    for width, following in zip(widths, widths[1:], strict=False):
+    for width, following in itertools.pairwise(widths):
         layers += [nn.Linear(width, following), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(widths[-1], classes))

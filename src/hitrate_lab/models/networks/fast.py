@@ -1,8 +1,8 @@
 """A small network for images of 32 pixels that is trained in seconds.
 
-After Jordan, 94 % on CIFAR-10 in 3.29 Seconds on a Single GPU (arXiv 2404.00498): a first layer that
-whitens patches and stays as it is, three groups of two convolutions with normalisation whose scale
-does not move, and logits scaled down.
+After Jordan, 94 % on CIFAR-10 in 3.29 Seconds on a Single GPU (arXiv 2404.00498): a first layer
+that whitens patches and stays as it is, three groups of two convolutions with normalisation whose
+scale does not move, and logits scaled down.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """MobileNetV2 for images of 32 pixels: its first two strides are left out.
 
-Sandler, Howard, Zhu, Zhmoginov, Chen. MobileNetV2: Inverted Residuals and Linear Bottlenecks (2018).
+Sandler, Howard, Zhu, Zhmoginov, Chen. MobileNetV2: Inverted Residuals and Linear Bottlenecks. 2018.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Residual networks for small images: thin ones, those with ImageNet's widths, grouped ones.
 
 He, Zhang, Ren, Sun. Deep Residual Learning for Image Recognition, and Identity Mappings in Deep
-Residual Networks (2016). Xie, Girshick, Dollár, Tu, He. Aggregated Residual Transformations for Deep
-Neural Networks (2016).
+Residual Networks (2016). Xie, Girshick, Dollár, Tu, He. Aggregated Residual Transformations for
+Deep Neural Networks (2016).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """ShuffleNetV2, its single width, for images of 32 pixels: without the strides of its stem.
 
-Ma, Zhang, Zheng, Sun. ShuffleNet V2: Practical Guidelines for Efficient CNN Architecture Design (2018).
+Ma, Zhang, Zheng, Sun. ShuffleNet V2: Practical Guidelines for Efficient CNN Architecture Design.
+2018.
 """
 
 from __future__ import annotations
