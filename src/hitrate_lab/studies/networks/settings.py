@@ -102,6 +102,8 @@ def settings_of(study: Study) -> Settings:
     for table in (of_sets, epochs, augment):
         table.end()
     fields.end()
+    if any(share >= 1 for share in found.noise):
+        fields.wrong("noise", "needs shares below 1")
     known = {measure_of(kind, m, n) for kind in KINDS for m in found.models for n in found.noise}
     known |= {f"{kind}_accuracy" for kind in KINDS}
     for measure in study.measures:
@@ -113,8 +115,6 @@ def settings_of(study: Study) -> Settings:
                 study.wrong(
                     "measures", f"{measure!r} would mix several networks or shares of noise"
                 )
-    if any(share >= 1 for share in found.noise):
-        fields.wrong("noise", "needs shares below 1")
     return found
 
 
