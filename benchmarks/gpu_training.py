@@ -15,48 +15,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from gpu import wall
 from torch import Tensor, nn
 
 import hitrate
 from hitrate.recipes import RECIPES
+from hitrate_lab.models.networks import network
 
 EXACT = hitrate.ExactLoss()
 # Depth, width, classes; the overhead that the paper reports for its own loss, in percent.
 CASES = [(28, 10, 10, 0.3), (28, 10, 100, 5.5), (16, 8, 10, 3.7), (16, 8, 100, None)]
 BATCH = 256
-
-
-class Block(nn.Module):
-    """Two 3 x 3 convolutions with their shortcut, activation first."""
-
-    def __init__(self, channels: int, wider: int, stride: int) -> None:
-        super().__init__()
-        self.first, self.second = nn.BatchNorm2d(channels), nn.BatchNorm2d(wider)
-        self.one = nn.Conv2d(channels, wider, 3, stride, 1, bias=False)
-        self.two = nn.Conv2d(wider, wider, 3, 1, 1, bias=False)
-        same = channels == wider and stride == 1
-        self.shortcut = None if same else nn.Conv2d(channels, wider, 1, stride, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The block's output."""
-        y = F.relu(self.first(x))
-        x = x if self.shortcut is None else self.shortcut(y)
-        return x + self.two(F.relu(self.second(self.one(y))))
-
-
-def wide_resnet(depth: int, width: int, classes: int) -> nn.Module:
-    """A Wide ResNet for 32 x 32 images."""
-    layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, 1, 1, bias=False)]
-    channels = 16
-    for group in range(3):
-        wider = 16 * width * 2**group
-        for block in range((depth - 4) // 6):
-            layers.append(Block(channels, wider, 2 if group and not block else 1))
-            channels = wider
-    layers += [nn.BatchNorm2d(channels), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return nn.Sequential(*layers, nn.Linear(channels, classes))
 
 
 def step_of(model: nn.Module, name: str, x: Tensor, y: Tensor) -> Callable[[], None]:
@@ -90,7 +59,11 @@ def main() -> None:
     cases = []
     for depth, width, classes, paper in CASES:
         torch.manual_seed(0)
-        model = wide_resnet(depth, width, classes).cuda().to(memory_format=torch.channels_last)
+        model = (
+            network(f"wide_resnet_{depth}_{width}", classes)
+            .cuda()
+            .to(memory_format=torch.channels_last)
+        )
         x = torch.randn(BATCH, 3, 32, 32, device="cuda").to(memory_format=torch.channels_last)
         y = torch.randint(classes, (BATCH,), device="cuda")
         names = ["cross entropy", "exact", *RECIPES]

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_training import wide_resnet
 from torch import nn
 
+from hitrate_lab.models.networks.wide_resnet import wide_resnet
 from hitrate_lab.training import Options, Rows, Trainer
 
 BATCH = 256
@@ -77,7 +77,7 @@ def measure(
     target = torch.randint(10, (len(images),), generator=generator)
     rows = Rows(images, target).to(device)
     options = options_of(device, 1, is_compiled=is_compiled)
-    model = wide_resnet(depth, width, 10).to(device)
+    model = wide_resnet(10, depth=depth, width=width).to(device)
     if options.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     ways = {

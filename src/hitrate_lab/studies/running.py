@@ -16,6 +16,9 @@ from hitrate_lab.runs.store import Failure, Store, key_of
 from hitrate_lab.studies.registry import protocol_named
 from hitrate_lab.studies.study_file import Study
 
+# What names of image sets begin with.
+IMAGES = "images/"
+
 
 @dataclass(frozen=True)
 class Status:
@@ -138,11 +141,14 @@ def check_data(study: Study, data_dir: Path | None) -> None:
     data_dir : Path, optional
     """
     from hitrate_lab.datasets.files import find_set
+    from hitrate_lab.datasets.images import find_images
     from hitrate_lab.datasets.table_sets import is_published
     from hitrate_lab.tables.reading import data_folders
 
     missing = []
     for name in study.data_sets:
+        if name.startswith(IMAGES):
+            find_images(name.removeprefix(IMAGES), data_dir=data_dir)
         if is_published(name):
             try:
                 find_set(name, data_dir)

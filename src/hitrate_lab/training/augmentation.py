@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hitrate_lab.training.auto_augment import affine, auto_augment, mapped, rotated
+
 
 class Draws:
     """Random numbers for the rows of a whole batch, of which a process has some.
@@ -27,11 +29,26 @@ class Draws:
     mine : slice
         Those that are here.
     device : torch.device
+    turn : Tensor, optional
+        For each row here whether its turn has come, every second epoch.
     """
 
-    def __init__(self, seed: int, rows: int, mine: slice, device: torch.device) -> None:
+    def __init__(
+        self,
+        seed: int,
+        rows: int,
+        mine: slice,
+        device: torch.device,
+        turn: Tensor | None = None,
+    ) -> None:
         self._generator = torch.Generator(device).manual_seed(seed)
         self._rows, self._mine, self._device = rows, mine, device
+        self._turn = turn
+
+    def turns(self) -> Tensor:
+        """Whether each row here has its turn: for half of them now, in the next epoch not."""
+        assert self._turn is not None, "who draws has to say"
+        return self._turn
 
     def integers(self, end: int) -> Tensor:
         """One for each row here, from 0 to end - 1."""
@@ -62,6 +79,25 @@ def flip(images: Tensor, share: float, draws: Draws) -> Tensor:
     return torch.where(flipped, images.flip(3), images)
 
 
+def alternate(images: Tensor, share: float, draws: Draws) -> Tensor:
+    """From left to right in every second epoch, half of them in each."""
+    flipped = draws.turns()[:, None, None, None]
+    return torch.where(flipped, images.flip(3), images)
+
+
+def rotate(images: Tensor, degrees: float, draws: Draws) -> Tensor:
+    """By at most so many degrees, about the middle, black outside."""
+    angle = (2 * draws.uniform() - 1) * degrees
+    return rotated(images, angle.to(images.dtype), "bilinear")
+
+
+def shift(images: Tensor, share: float, draws: Draws) -> Tensor:
+    """By at most that share of the side in each direction, black outside."""
+    by = [(2 * draws.uniform() - 1) * share * size for size in (images.shape[3], images.shape[2])]
+    right, down = (each.round().to(images.dtype) for each in by)
+    return mapped(images, affine(images, a02=-right, a12=-down))
+
+
 def cutout(images: Tensor, size: float, draws: Draws) -> Tensor:
     """A square of this size, its centre anywhere, set to zero."""
     height, width = images.shape[2:]
@@ -79,8 +115,12 @@ def _square(images: Tensor, draws: Draws, height: int, width: int, size: int) ->
 
 
 AUGMENTATIONS: dict[str, Callable[[Tensor, float, Draws], Tensor]] = {
+    "rotate": rotate,
+    "shift": shift,
     "crop": crop,
     "flip": flip,
+    "alternate": alternate,
+    "auto_augment": auto_augment,
     "cutout": cutout,
 }
 

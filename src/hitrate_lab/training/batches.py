@@ -15,7 +15,7 @@ from hitrate_lab.training.processes import Place
 from hitrate_lab.training.rows import Order, Rows, Source
 
 # What is drawn from a seed, beside the order of rows.
-AUGMENTATION, MIXTURE = 1, 2
+AUGMENTATION, MIXTURE, TURNS = 1, 2, 4
 
 
 class Part(NamedTuple):
@@ -53,6 +53,8 @@ class Batches:
             raise ValueError(
                 f"{part} rows of a batch cannot be computed in {options.accumulate} parts"
             )
+        coins = torch.Generator().manual_seed(seed_of(seed, TURNS))
+        self._turns = torch.randint(2, (len(rows),), generator=coins)
         self._epoch = -1
         self._permutation = torch.empty(0)
 
@@ -71,7 +73,9 @@ class Batches:
         x, target = self.rows.batch(chosen[self._mine], device)
         if options.augment:
             seed = seed_of(self._seed, AUGMENTATION, step)
-            x = augmented(x, options.augment, Draws(seed, self._size, self._mine, device))
+            turn = (self._turns[chosen[self._mine]] + epoch) % 2 == 1
+            draws = Draws(seed, self._size, self._mine, device, turn.to(device))
+            x = augmented(x, options.augment, draws)
         goal = target
         if options.mixes:
             random = np.random.default_rng(seed_of(self._seed, MIXTURE, step))

@@ -28,12 +28,15 @@ def optimizer_of(model: nn.Module, options: Options) -> torch.optim.Optimizer:
 
 
 def _groups(model: nn.Module, options: Options) -> list[dict[str, Any]]:
-    """Parameters that decay, and those that do not."""
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    decay = [(name, p) for name, p in named if options.decay_vectors or p.dim() > 1]
-    rest = [(name, p) for name, p in named if not options.decay_vectors and p.dim() <= 1]
-    groups = [
-        {"params": decay, "weight_decay": options.weight_decay},
-        {"params": rest, "weight_decay": 0.0},
+    """Parameters by whether they decay, and by how much faster they learn."""
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            faster = options.bias_rate if name.endswith("bias") else 1.0
+            decays = options.decay_vectors or parameter.dim() > 1
+            decay = options.weight_decay / faster if decays else 0.0
+            groups.setdefault((decay, faster), []).append(parameter)
+    return [
+        {"params": parameters, "weight_decay": decay, "faster": faster}
+        for (decay, faster), parameters in groups.items()
     ]
-    return [group for group in groups if group["params"]]

@@ -44,6 +44,8 @@ class Options:
         Of "sgd" and "asam".
     decay_vectors : bool
         Whether weight decay acts on parameters of one dimension too: biases, scales.
+    bias_rate : float
+        What the learning rate of biases is multiplied by, and their weight decay divided.
     clip : float, optional
         Largest norm of the gradient.
     augment : mapping
@@ -74,6 +76,7 @@ class Options:
     weight_decay: float = 0.0
     decay_vectors: bool = True
     rho: float = 0.5
+    bias_rate: float = 1.0
     clip: float | None = None
     augment: Mapping[str, float] = field(default_factory=dict)
     mixup: float = 0.0
@@ -103,6 +106,8 @@ class Options:
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise ValueError(f"Options: {name} must be a number >= 0, got {value!r}")
+        if not 0 < self.bias_rate < math.inf:
+            raise ValueError(f"Options: bias_rate must be a number > 0, got {self.bias_rate!r}")
         for name in ("warmup", "average"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:

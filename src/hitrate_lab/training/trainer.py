@@ -241,7 +241,7 @@ class Trainer:
         parts = self._batches.parts(self.steps_done)
         rate = options.rate_at(self.steps_done / self.total_steps)
         for group in self._optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["faster"]
         torch.manual_seed(seed_of(self.seed, MODEL, self.steps_done, self.place.rank))
         self._network.train()
         self._plan.train()
@@ -278,7 +278,7 @@ class Trainer:
         self.epochs.append(
             Epoch(
                 epoch=len(self.epochs) + 1,
-                learning_rate=self._optimizer.param_groups[0]["lr"],
+                learning_rate=self.options.rate_at((self.steps_done - 1) / self.total_steps),
                 train_loss=loss / count,
                 train_accuracy=hits / count,
                 accuracy=held_out.get("accuracy"),

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from hitrate_lab.training.augmentation import Draws, crop, cutout, flip, mixed
+from hitrate_lab.training.augmentation import Draws, alternate, crop, cutout, flip, mixed
 
 CPU = torch.device("cpu")
 
@@ -75,3 +75,10 @@ def test_the_last_of_an_odd_number_is_mixed_with_itself():
     found, goal = mixed(x, target, 3, np.random.default_rng(0), 0.4, 0.0)
     torch.testing.assert_close(found[2], x[2])
     torch.testing.assert_close(goal[2], torch.tensor([0.0, 0.0, 1.0]))
+
+
+def test_images_take_turns_from_epoch_to_epoch():
+    x = images()
+    turn = torch.arange(64) % 2 == 0
+    found = alternate(x, 1.0, Draws(0, 64, slice(0, 64), CPU, turn))
+    assert torch.equal(found[::2], x[::2].flip(3)) and torch.equal(found[1::2], x[1::2])

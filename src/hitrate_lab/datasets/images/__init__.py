@@ -4,6 +4,12 @@ A set is an entry of `IMAGE_SETS`: where it lies in a data folder, how it is rea
 files come from. Adding one touches `sets.py` alone.
 """
 
-from hitrate_lab.datasets.images.sets import IMAGE_SETS, ImageSet, fetch_images, read_images
+from hitrate_lab.datasets.images.sets import (
+    IMAGE_SETS,
+    ImageSet,
+    fetch_images,
+    find_images,
+    read_images,
+)
 
-__all__ = ["IMAGE_SETS", "ImageSet", "fetch_images", "read_images"]
+__all__ = ["IMAGE_SETS", "ImageSet", "fetch_images", "find_images", "read_images"]

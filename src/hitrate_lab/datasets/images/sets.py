@@ -204,16 +204,7 @@ def read_images(name: str, *, data_dir: Path | None = None) -> ImageSet:
     BadInput
         There is no such set, it is not in the folder, or its files are not what they should be.
     """
-    known = _known(name)
-    folders = [base / known.folder for base in data_folders(data_dir)]
-    folder = next((each for each in folders if each.is_dir()), None)
-    if folder is None:
-        way = f"get it with hitrate_lab.datasets.images.fetch_images({name!r}, FOLDER)"
-        looked = " or ".join(map(str, folders))
-        raise BadInput(
-            f"image set {name} is not in {looked}: let HITRATE_DATA name the folder above it"
-            + (f", or {way}" if known.remote else "")
-        )
+    known, folder = _known(name), find_images(name, data_dir=data_dir)
     try:
         (images, labels), (test_images, test_labels) = known.read(folder)
     except FileNotFoundError as error:
@@ -222,6 +213,34 @@ def read_images(name: str, *, data_dir: Path | None = None) -> ImageSet:
         if len(part) and not 0 <= part.min() <= part.max() < known.classes:
             raise BadInput(f"image set {name}: {folder} has labels beyond {known.classes} classes")
     return ImageSet(name, images, labels, test_images, test_labels, known.classes)
+
+
+def find_images(name: str, *, data_dir: Path | None = None) -> Path:
+    """The folder of an image set.
+
+    Parameters
+    ----------
+    name : str
+        Of `IMAGE_SETS`.
+    data_dir : Path, optional
+        As for `read_images`.
+
+    Raises
+    ------
+    BadInput
+        There is no such set, or it is in no data folder.
+    """
+    known = _known(name)
+    folders = [base / known.folder for base in data_folders(data_dir)]
+    for folder in folders:
+        if folder.is_dir():
+            return folder
+    way = f"get it with hitrate_lab.datasets.images.fetch_images({name!r}, FOLDER)"
+    looked = " or ".join(map(str, folders))
+    raise BadInput(
+        f"image set {name} is not in {looked}: let HITRATE_DATA name the folder above it"
+        + (f", or {way}" if known.remote else "")
+    )
 
 
 def fetch_images(
