@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets import read_uci
-from hitrate_lab.datasets.files import known_sets
+from hitrate_lab.datasets.table_sets import table_set
 from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.studies.mixing.fields import COLLECTION, check_names, learning_rates_of, models_of
@@ -61,7 +61,6 @@ class GainLaw(Protocol):
         settings = _settings(study)
         splits, models = settings.pop("splits"), settings.pop("models")
         del settings["judged"]
-        known = known_sets()
         methods = [_variant(study, method) for method in study.methods]
         for method, *_ in methods:
             try:
@@ -79,7 +78,7 @@ class GainLaw(Protocol):
                 "methods": [
                     method
                     for method, most, only in methods
-                    if (most is None or known[data_set].classes <= most) and model in only
+                    if (most is None or table_set(data_set).classes <= most) and model in only
                 ],
                 **settings,
             }
@@ -111,9 +110,8 @@ class GainLaw(Protocol):
         epochs = max(spec["epochs"], -(-spec["steps"] // batches))
         variants = [Variant(**each) for each in spec["methods"]]
         # What is looked at after every epoch is of no use here, where the last one counts.
-        alone = Split(
-            rows.train, *[(x[:1], y[:1]) for x, y in (rows.train, rows.train)], rows.classes
-        )
+        one = rows.train[0][:1], rows.train[1][:1]
+        alone = Split(rows.train, one, one, rows.classes)
         begun = time.perf_counter()
         trained: dict[str, list[tuple[float, float, list[Tensor]]]] = {}
         for decay in spec["weight_decays"]:

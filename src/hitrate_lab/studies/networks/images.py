@@ -251,6 +251,7 @@ def model_of(spec: Specification, rows: Rows, classes: int) -> nn.Module:
     import torch
 
     from hitrate_lab.models.networks import Mirrored, Standardized, network
+    from hitrate_lab.models.networks.fast import Fast
 
     images: Tensor = rows.x
     _, channels, side, _ = images.shape
@@ -258,7 +259,7 @@ def model_of(spec: Specification, rows: Rows, classes: int) -> nn.Module:
     inner = network(spec["model"], classes, channels=channels, side=side, **spec["changes"])
     sample = images[:: max(1, len(images) // LOOKED_AT)].float() / 255
     mean, std = sample.mean((0, 2, 3)), sample.std((0, 2, 3))
-    if hasattr(inner, "fit"):
+    if isinstance(inner, Fast):
         inner.fit((sample - mean.view(-1, 1, 1)) / std.view(-1, 1, 1))
     model: nn.Module = Standardized(inner, mean, std)
     return model if spec["mirrored"] is None else Mirrored(model, spec["mirrored"])
