@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from test_model_folder import HOSTS, fitted
 
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.models.boosted import TREE_LOSSES, BoostedTrees
+from hitrate_lab.models.boosted.estimator import TREE_LOSSES, BoostedTrees
 from hitrate_lab.models.boosted.lightgbm_trees import checked_lightgbm
 from hitrate_lab.models.boosted.number_json import read_json
 from hitrate_lab.models.boosted.tree_arrays import parents_of
