@@ -211,6 +211,8 @@ def _lightgbm(state: State, features: int, classes: int) -> Any:
         _number("sigma", sigma, 0.0, math.inf)
         if noise not in NOISES:
             raise ValueError(f"noise={noise!r:.40}")
+    elif sigma is not None:
+        raise ValueError(f"sigma={sigma!r:.40} without a noise")
     text = checked_lightgbm(_trees(state, "trees.txt"), features, classes, own=noise is None)
     try:
         booster = Booster(model_str=text.decode())
