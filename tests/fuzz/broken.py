@@ -28,7 +28,7 @@ class Broken(Target):
     """Case k does what `KINDS` has at k modulo its length."""
 
     chunk = 7
-    limits = Limits(cpu_seconds=1, mebibytes=64, wall_seconds=10)
+    limits = Limits(cpu_seconds=1, mebibytes=64, wall_seconds=5)
 
     def prepare(self, folder: Path) -> None:
         (folder / "word").write_text("prepared")

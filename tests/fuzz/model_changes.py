@@ -117,7 +117,7 @@ def _change_at(rng: random.Random, given: Any) -> str:
     while True:
         keys = list(place) if isinstance(place, dict) else list(range(len(place)))
         if not keys:
-            value = rng.choice(NUMBERS + STRANGE)
+            value = copy.deepcopy(rng.choice(NUMBERS + STRANGE))
             if isinstance(place, list):
                 place.append(value)
             else:
@@ -152,7 +152,7 @@ def _change_at(rng: random.Random, given: Any) -> str:
             place[key] = rng.choice(["x" * 10**6, [0] * 10**5, [[]] * 1000, {"a": {"b": {}}}])
             what = "large"
         case _:
-            place[key] = rng.choice(rng.choice([NUMBERS, STRANGE]))
+            place[key] = copy.deepcopy(rng.choice(rng.choice([NUMBERS, STRANGE])))
             # A count in quotes is what XGBoost has.
             if isinstance(inner, str) and rng.random() < 0.6:
                 place[key] = str(rng.choice(NUMBERS))

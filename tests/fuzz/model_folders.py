@@ -209,7 +209,7 @@ def _check(model: Path, rows: Path, out: Path, what: str) -> None:
 
 
 def _probabilities(model: Path, x: Any, classes: int) -> Any:
-    """What trees give; None for other models."""
+    """What trees give; None for other models, and where digits are lost."""
     import torch
 
     import hitrate

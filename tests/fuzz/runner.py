@@ -66,6 +66,8 @@ class Worker:
     now: int | None = None
     since: float = field(default_factory=time.monotonic)
     rest: bytes = b""
+    # When it was last looked at for sleep; unlike any at first.
+    cpu: float | None = -1.0
 
 
 def run(
@@ -257,11 +259,16 @@ def _buried(worker: Worker, summary: Summary) -> None:
 
 
 def _end_sleepers(workers: list[Worker], target: Target) -> None:
-    """End what takes too long by the clock: it waits for something, as it has CPU time left."""
+    """End what has taken no CPU time for too long: it waits for something.
+
+    What is slow because others run too is left to go on, as its own limit is one of CPU time.
+    """
     for worker in workers:
         if time.monotonic() - worker.since > target.limits.wall_seconds:
-            worker.since = time.monotonic()
-            os.kill(worker.pid, signal.SIGALRM)
+            now = limits.cpu_seconds_of(worker.pid)
+            if now is None or now == worker.cpu:
+                os.kill(worker.pid, signal.SIGALRM)
+            worker.since, worker.cpu = time.monotonic(), now
 
 
 def _tail(worker: Worker) -> str:

@@ -20,7 +20,7 @@ class Target:
 
     # Cases that one process runs.
     chunk = 100
-    # CPU time, memory above what the process has when a case begins, and time in all of a case.
+    # CPU time, memory above what the process has when a case begins, and time without any CPU time.
     limits = Limits(cpu_seconds=10, mebibytes=1024, wall_seconds=300)
     # Whether the peak of each case is read from the kernel, which takes a millisecond.
     watches_memory = True

@@ -104,8 +104,10 @@ class SavedModel:
         if not len(frame):
             return np.zeros(0, np.int64), np.zeros((0, len(self.classes)))
         x = self.columns.transform(frame)
-        number = np.asarray(self.estimator.predict(x), np.int64)
-        p = np.asarray(self.estimator.predict_proba(x), np.float64)
+        # What overflows is told below.
+        with np.errstate(over="ignore", invalid="ignore"):
+            number = np.asarray(self.estimator.predict(x), np.int64)
+            p = np.asarray(self.estimator.predict_proba(x), np.float64)
         if not np.isfinite(p).all():
             raise BadInput("the model's numbers are too large: its probabilities are not finite")
         return number, p

@@ -68,6 +68,8 @@ class LightGBM(Boosted):
             check_between("sigma", sigma, 0.0)
             if noise not in NOISES:
                 raise ValueError(f"noise={noise!r:.40}")
+        elif sigma is not None:
+            raise ValueError(f"sigma={sigma!r:.40} without a noise")
         text = checked_lightgbm(self.text_in(state), features, classes, own=noise is None)
         try:
             booster = Booster(model_str=text.decode())

@@ -121,6 +121,9 @@ def _checked(text: str, features: int, classes: int, own: bool) -> str:
     if header["feature_infos"].count(" ") != features - 1:
         raise ValueError("feature_infos are not one for each feature")
     header["feature_infos"] = " ".join(map(_info, header["feature_infos"].split(" ")))
+    # The names of its lines alone are more than a hundred letters of a tree.
+    if header["tree_sizes"].count(" ") > len(text) // 100:
+        raise ValueError("tree_sizes are more than there can be trees")
     sizes = whole(numbers_in(header["tree_sizes"], " "), 1, len(text) + 1, "tree_sizes")
     if not len(sizes) or len(sizes) % groups:
         raise ValueError(f"there are no trees, or not as many for each of {groups} classes")
