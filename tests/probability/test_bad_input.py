@@ -78,7 +78,18 @@ def test_class_probabilities_names_the_wrong_argument_too(arguments, message):
         hitrate.class_probabilities(*arguments)
 
 
-def test_a_nan_sigma_of_a_learned_head_spoils_its_own_row_only():
-    sigma = torch.tensor([1.0, math.nan, 1.0, 1.0])
-    found = hitrate.log_expected_accuracy(LOGITS, TARGET, sigma)
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, 0.0])
+def test_a_wrong_sigma_of_a_learned_head_is_refused(wrong):
+    sigma = torch.tensor([1.0, wrong, 1.0, 1.0], requires_grad=True)
+    with pytest.raises(ValueError, match="sigma must be positive and finite, got"):
+        hitrate.log_expected_accuracy(LOGITS, TARGET, sigma)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, 0.0, -1.0])
+def test_where_looking_is_not_free_it_spoils_its_own_row_only(wrong):
+    def of_row(logits, target, sigma):
+        return hitrate.log_expected_accuracy(logits[None], target[None], sigma[None])[0]
+
+    sigma = torch.tensor([1.0, wrong, 1.0, 1.0])
+    found = torch.func.vmap(of_row)(LOGITS, TARGET, sigma)
     assert found.isnan().tolist() == [False, True, False, False]

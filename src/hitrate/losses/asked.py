@@ -13,7 +13,7 @@ from hitrate.probability.accuracy import log_p_of_target
 from hitrate.probability.arguments import Core
 
 # Ways that hold a dozen tensors of the logits' size; others hold more.
-LIGHT = ("closed_form", "gridded", "two_classes", "kernel", "softmax")
+LIGHT = ("closed_form", "two_classes", "kernel", "softmax")
 
 
 class Asked(NamedTuple):
