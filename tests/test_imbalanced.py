@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import balanced_accuracy_score, f1_score
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "benchmarks"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import imbalanced
 
+ROOT = Path(__file__).resolve().parents[1]
 PAGES = {"balanced_accuracy": "balanced.md", "f1_macro": "f_beta.md"}
 
 

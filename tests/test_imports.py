@@ -26,7 +26,7 @@ LAYERS = {
         ("kernels",),
     ),
     "hitrate_lab": (
-        ("__main__",),
+        ("__main__", "count_pictures"),
         ("cli", "loss_pictures", "toy"),
         ("report",),
         ("compare", "studies"),
