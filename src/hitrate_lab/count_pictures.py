@@ -27,7 +27,7 @@ SUMMARY = "Draw balanced accuracy, costs and the F-measure."
 SHARES, MEANS = torch.tensor([0.9, 0.1], dtype=torch.float64), (0.0, 2.0)
 # To overlook the second class, and to leave the decision to somebody else.
 MISSED, ABSTAINING = 9.0, 0.5
-ROWS = 4000
+ROWS = 1000
 
 
 def sample() -> tuple[Tensor, Tensor]:
@@ -55,7 +55,7 @@ def draw_balanced() -> Figure:
         left.plot(x, density, **style(c))
         left.annotate(f"class {c}", (MEANS[c] + 0.3, float(density.max())))
     scores, target = sample()
-    thresholds = torch.linspace(-1, 4, 101, dtype=torch.float64)
+    thresholds = torch.linspace(-1, 4, 51, dtype=torch.float64)
     ways = {
         "all rows alike": {},
         "class_prior": {"class_prior": hitrate.class_prior(target)},
@@ -104,7 +104,7 @@ def draw_f_beta() -> Figure:
     """The measure over the threshold, expected and without noise, and for three beta."""
     figure, left, right = panels()
     scores, target = sample()
-    thresholds = torch.linspace(-1, 4, 101, dtype=torch.float64)
+    thresholds = torch.linspace(-1, 4, 51, dtype=torch.float64)
 
     def measures(sigma: float, beta: float) -> Tensor:
         losses = [
