@@ -41,6 +41,7 @@ class AccuracyEstimator:
         check_classification_targets(y)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         self.classes_, target = np.unique(y, return_inverse=True)
+        weight = wanted.balanced(target, weight, len(self.classes_))
         weight = class_weights(self.class_weight, self.classes_, target, weight, call)
         weight, goal = wanted.weighted(target, weight, len(self.classes_))
         if not weight.all():

@@ -233,15 +233,19 @@ class Wanted:
                 "together; objective='cost' takes a matrix, the others none"
             )
 
+    def balanced(self, target: Array, weight: Array, classes: int) -> Array:
+        """Weights of rows (N,) that make balanced accuracy accuracy; class weights are factors."""
+        if self.objective != "balanced_accuracy":
+            return weight
+        total = np.bincount(target, weight, classes)
+        factor = weight.sum() / (max((total > 0).sum(), 1) * np.where(total > 0, total, 1.0))
+        return np.asarray(weight * factor[target])
+
     def weighted(self, target: Array, weight: Array, classes: int) -> tuple[Array, Goal | None]:
-        """Weights of rows (N,) that make the objective accuracy, or the goal where none do."""
-        if self.objective == "balanced_accuracy":
-            total = np.bincount(target, weight, classes)
-            factor = weight.sum() / (max((total > 0).sum(), 1) * np.where(total > 0, total, 1.0))
-            return weight * factor[target], None
+        """Weights of rows (N,) that make costs an error rate, and the goal where none do."""
         if self.objective == "f1_macro":
             return weight, Goal(classes)
-        if self.objective == "accuracy":
+        if self.objective != "cost":
             return weight, None
         cost = cost_matrix(self.cost, self.call).double().numpy()
         if len(cost) != classes:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from hitrate_lab.pages.count_pictures import counts
 from hitrate_lab.pages.cpu_tables import cpu
 from hitrate_lab.pages.demo_table import demo
 from hitrate_lab.pages.gpu_tables import gpu
@@ -33,6 +34,7 @@ def toy(root: Path) -> Made:
 # From the repository's root to what there should be.
 GENERATORS: dict[str, Callable[[Path], Made]] = {
     "architecture": architecture,
+    "counts": counts,
     "cpu": cpu,
     "demo": demo,
     "gpu": gpu,

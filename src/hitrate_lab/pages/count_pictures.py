@@ -1,16 +1,13 @@
 """Pictures of what else is counted: balanced accuracy, costs and the F-measure.
 
-    python -m hitrate_lab.count_pictures --out docs/images
-
 All of two classes whose score is normal, of deviation 1: about 0 for the first, about 2 for the
 second, which is one row in ten. Values come out of the library's own functions.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,16 +15,16 @@ import torch
 from torch import Tensor
 
 import hitrate
-from hitrate_lab.loss_pictures import legend, panels, save, style
+from hitrate_lab.pages.loss_pictures import legend, panels, style
+from hitrate_lab.pages.made import Made, png_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SUMMARY = "Draw balanced accuracy, costs and the F-measure."
 SHARES, MEANS = torch.tensor([0.9, 0.1], dtype=torch.float64), (0.0, 2.0)
 # To overlook the second class, and to leave the decision to somebody else.
 MISSED, ABSTAINING = 9.0, 0.5
-ROWS = 4000
+ROWS = 1000
 
 
 def sample() -> tuple[Tensor, Tensor]:
@@ -55,7 +52,7 @@ def draw_balanced() -> Figure:
         left.plot(x, density, **style(c))
         left.annotate(f"class {c}", (MEANS[c] + 0.3, float(density.max())))
     scores, target = sample()
-    thresholds = torch.linspace(-1, 4, 101, dtype=torch.float64)
+    thresholds = torch.linspace(-1, 4, 51, dtype=torch.float64)
     ways = {
         "all rows alike": {},
         "class_prior": {"class_prior": hitrate.class_prior(target)},
@@ -104,7 +101,7 @@ def draw_f_beta() -> Figure:
     """The measure over the threshold, expected and without noise, and for three beta."""
     figure, left, right = panels()
     scores, target = sample()
-    thresholds = torch.linspace(-1, 4, 101, dtype=torch.float64)
+    thresholds = torch.linspace(-1, 4, 51, dtype=torch.float64)
 
     def measures(sigma: float, beta: float) -> Tensor:
         losses = [
@@ -139,18 +136,6 @@ def pictures() -> Iterator[tuple[str, Figure]]:
     yield "f_beta", draw_f_beta()
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Write all pictures."""
-    parser = argparse.ArgumentParser(
-        prog="python -m hitrate_lab.count_pictures", description=SUMMARY
-    )
-    parser.add_argument("--out", type=Path, default=Path("build/images"), help="folder for them")
-    out = parser.parse_args(argv).out
-    out.mkdir(parents=True, exist_ok=True)
-    for name, figure in pictures():
-        save(figure, out / f"{name}.png")
-        print(out / f"{name}.png")
-
-
-if __name__ == "__main__":
-    main()
+def counts(root: Path) -> Made:
+    """Every picture; all come from the code, none from results."""
+    return Made(pictures={f"docs/images/{name}.png": png_of(figure) for name, figure in pictures()})
