@@ -98,7 +98,7 @@ def draw() -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     lead = torch.linspace(-4.0, 8.0, 121, dtype=torch.float64)
     level = torch.cat([lead[:, None], torch.zeros(121, 99, dtype=torch.float64)], 1)
-    # A hundred classes, of which the target is sixth.
+    # A hundred classes, of which the target is the thirteenth.
     scores = torch.linspace(2.5, -5.0, 100, dtype=torch.float64)[None].requires_grad_()
     for k in (1, 2, 5, 10):
         p = hitrate.expected_accuracy(level, torch.zeros(121, dtype=torch.long), k=k)
@@ -106,7 +106,8 @@ def draw() -> None:
         value = hitrate.log_expected_accuracy(scores, torch.tensor([12]), 0.5, k=k)
         (slope,) = torch.autograd.grad(value.sum(), scores)
         slope = -slope[0].index_fill(0, torch.tensor([12]), 0.0)
-        right.plot(torch.arange(1, 31), (slope / slope.sum())[:30], marker=".", label=f"k = {k}")
+        share = (slope / slope.sum()).index_fill(0, torch.tensor([12]), torch.nan)
+        right.plot(torch.arange(1, 31), share[:30], marker=".", label=f"k = {k}")
     left.set(xlabel="target's lead over 99 level rivals, in sigma", ylabel="p")
     right.set(xlabel="rank of the rival's score", ylabel="share of the gradient")
     right.axvline(13, color="0.7", linestyle=":", label="the target")

@@ -28,10 +28,10 @@ import hitrate
 from hitrate_lab.datasets.sets import standardised
 from hitrate_lab.datasets.uci import read_uci
 
-RATES = (0.1, 0.3)
+RATES = (0.1, 0.3, 1.0)
 BATCH = 256
 # Training and held-out rows; all others are for testing.
-ROWS, HELD_OUT = 1500, 4000
+ROWS, HELD_OUT = 3000, 4000
 SETS = {"letter": (5,)}
 EPOCHS = 12
 

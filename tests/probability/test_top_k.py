@@ -324,6 +324,24 @@ def test_monte_carlo_agrees(noise):
     torch.testing.assert_close(sampled_slope, slope, rtol=0, atol=4 * 1.5 / math.sqrt(200_000))
 
 
+@pytest.mark.slow
+def test_a_compiler_sees_one_graph():
+    torch.compiler.reset()
+    logits, target = torch.randn(4, 4, requires_grad=True), torch.randint(4, (4,))
+    sigma = (torch.rand(4) + 0.5).requires_grad_()
+
+    def value(logits, sigma):
+        return hitrate.log_expected_accuracy(logits, target, sigma, noise="gumbel", k=2)
+
+    results = []
+    # Inductor takes long over so many operations.
+    for function in (value, torch.compile(value, fullgraph=True, backend="aot_eager")):
+        found = function(logits, sigma)
+        results.append((found.detach(), *torch.autograd.grad(found.sum(), (logits, sigma))))
+    for compiled, plain in zip(*results, strict=True):
+        torch.testing.assert_close(compiled, plain, rtol=1e-4, atol=1e-5)
+
+
 LINK_LOSSES = {
     name: loss for name, loss in hitrate.losses.LOSSES.items() if issubclass(loss, LinkLoss)
 }
