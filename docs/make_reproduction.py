@@ -48,7 +48,9 @@ PAGES: dict[str, dict[str, tuple[str, list[str]]]] = {
             [
                 "What predicts the gain",
                 "Gain by what was known before",
+                "Looked at afterwards: where test rows are many",
                 "What is gained over tuned CE",
+                "The last layer of headroom(), by where its path ended",
             ],
         ),
     },

@@ -33,9 +33,7 @@ def file(request, tmp_path):
         if request.param == ".npz":
             np.savez(path, **arrays)
         else:
-            save_file(
-                {name: torch.from_numpy(each.copy()) for name, each in arrays.items()}, path
-            )
+            save_file({name: torch.from_numpy(each.copy()) for name, each in arrays.items()}, path)
         return path
 
     return write
