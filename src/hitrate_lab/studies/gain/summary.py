@@ -248,8 +248,8 @@ def _afterwards(study: Study, found: Sequence[Pair]) -> dict[str, Any]:
         "rows": rows,
         "text": (
             f"Spearman's correlation with the gain of {judged}, and with that of the last layer "
-            f"that headroom() refits, over all {len(found)} pairs and over the {len(many)} with {MANY} "
-            "test rows or more. This was not planned: it is a hint and not a test."
+            f"that headroom() refits, over all {len(found)} pairs and over the {len(many)} with "
+            f"{MANY} test rows or more. This was not planned: it is a hint and not a test."
         ),
     }
 
