@@ -111,9 +111,8 @@ class GainLaw(Protocol):
         epochs = max(spec["epochs"], -(-spec["steps"] // batches))
         variants = [Variant(**each) for each in spec["methods"]]
         # What is looked at after every epoch is of no use here, where the last one counts.
-        alone = Split(
-            rows.train, *[(x[:1], y[:1]) for x, y in (rows.train, rows.train)], rows.classes
-        )
+        one = rows.train[0][:1], rows.train[1][:1]
+        alone = Split(rows.train, one, one, rows.classes)
         begun = time.perf_counter()
         trained: dict[str, list[tuple[float, float, list[Tensor]]]] = {}
         for decay in spec["weight_decays"]:
