@@ -33,6 +33,9 @@ class Pair:
     methods: dict[str, tuple[float, float]]
     refit: tuple[float, float]
     kept_aside: bool
+    test_rows: int
+    # Where the path to the kept head ended, of the first split.
+    stopped_at: float
 
 
 def is_aside(data_set: str) -> bool:
@@ -115,6 +118,8 @@ def pairs(study: Study, runs: Runs) -> list[Pair]:
             },
             _gain([(r["headroom"], r["methods"][base]["test"]) for r in results]),
             is_aside(data_set),
+            results[0]["test_rows"],
+            results[0]["headroom"]["q"],
         )
         for (data_set, model), results in found.items()
     ]

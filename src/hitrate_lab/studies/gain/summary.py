@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 EDGES = (0.0, 0.01, 0.02, 0.04)
 # Fewer pairs tell nothing.
 FEWEST = 8
+# With fewer test rows a gain is mostly noise.
+MANY = 500
 # Of bootstrap intervals.
 RESAMPLES = 1000
 KINDS = (("other", "chosen by"), ("better", "kept aside"))
@@ -72,7 +74,9 @@ def tables(study: Study, runs: Runs) -> list[dict[str, Any]]:
     found = pairs(study, runs)
     known = law(study, found)
     shown = [] if known is None else [_predictors(study, known), _by_headroom(study, found, known)]
-    return [*shown, *([_methods(study, found)] if found else [])]
+    if known is not None:
+        shown.append(_afterwards(study, found))
+    return [*shown, *([_methods(study, found), _stops(study, found)] if found else [])]
 
 
 def pictures(study: Study, runs: Runs) -> dict[str, str]:
@@ -219,6 +223,62 @@ def _told(some: Sequence[Pair], method: str | None) -> list[str]:
         points(float(np.median(gains)), 2),
         *(f"{count} ({100 * count / len(each):.1f} %)" for count in (better, worse)),
     ]
+
+
+def _afterwards(study: Study, found: Sequence[Pair]) -> dict[str, Any]:
+    judged = study.settings["judged"]
+    many = [each for each in found if each.test_rows >= MANY]
+    rows = []
+    for name in PREDICTORS:
+        cells = []
+        for gain_of in (lambda each: each.methods[judged][0], lambda each: each.refit[0]):
+            for some in (found, many):
+                cells.append(_ranked(some, name, gain_of))
+        rows.append([name, *cells])
+    few = f"{MANY} test rows and more"
+    return {
+        "title": "Looked at afterwards: where test rows are many",
+        "head": [
+            "known before",
+            f"{judged}, all",
+            f"{judged}, {few}",
+            "last layer, all",
+            f"last layer, {few}",
+        ],
+        "rows": rows,
+        "text": (
+            f"Spearman's correlation with the gain of {judged}, and with that of the last layer "
+            f"that headroom() refits, over all {len(found)} pairs and over the {len(many)} with "
+            f"{MANY} test rows or more. This was not planned: it is a hint and not a test."
+        ),
+    }
+
+
+def _ranked(some: Sequence[Pair], predictor: str, gain_of: Callable[[Pair], float]) -> str:
+    if len(some) < FEWEST:
+        return "-"
+    values = np.array([(each.predictors[predictor], gain_of(each)) for each in some])
+    groups = [each.data_set for each in some]
+    return _interval(
+        grouped_interval(lambda x: spearman(x[:, 0], x[:, 1]), values, groups, resamples=RESAMPLES)
+    )
+
+
+def _stops(study: Study, found: Sequence[Pair]) -> dict[str, Any]:
+    rows = []
+    for model in study.settings["models"]:
+        for q in (0.0, 0.5, 1.0):
+            some = [each for each in found if each.model == model and each.stopped_at == q]
+            rows.append([model, f"{q:g}", str(len(some)), *_told(some, None)])
+    return {
+        "title": "The last layer of headroom(), by where its path ended",
+        "head": ["model", "q", "tables", *TOLD],
+        "rows": rows,
+        "text": (
+            "With q = 0 the kept head is trained by likelihood: what it gains is the work of L2, "
+            "which is chosen here, and of a better minimum, not of training for accuracy."
+        ),
+    }
 
 
 def _methods(study: Study, found: Sequence[Pair]) -> dict[str, Any]:

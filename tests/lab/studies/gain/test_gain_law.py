@@ -42,6 +42,7 @@ def result(gain, reachable, better=30, worse=10):
         "methods": methods,
         "headroom": refit,
         "train_rows": 100,
+        "test_rows": 500,
         "classes": 2,
         "parameters": 20,
     }
@@ -112,7 +113,9 @@ def test_a_report_has_its_tables_and_pictures(study):
     assert [each["title"] for each in shown] == [
         "What predicts the gain",
         "Gain by what was known before",
+        "Looked at afterwards: where test rows are many",
         "What is gained over tuned CE",
+        "The last layer of headroom(), by where its path ended",
     ]
     assert sum(int(row[1]) for row in shown[1]["rows"]) == 240
     assert any(row[0].startswith("**headroom") for row in shown[0]["rows"])
