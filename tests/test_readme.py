@@ -110,12 +110,3 @@ def test_the_numbers_on_the_page_of_measurements_are_those_of_the_committed_resu
     assert 1e7 < equal["genz"]["gradient"]["extrapolated"] < 1e8
     for error in figures["quadrature"].values():
         assert f"{error:.0e}" in page
-
-
-def test_the_tables_of_top_k_are_those_of_the_committed_results(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    from top_k_page import PAGE as PAGE_OF_TOP_K
-    from top_k_page import written
-
-    page = PAGE_OF_TOP_K.read_text()
-    assert written(page) == page

@@ -47,7 +47,9 @@ SHOWN = {
         (
             "What predicts the gain",
             "Gain by what was known before",
+            "Looked at afterwards: where test rows are many",
             "What is gained over tuned CE",
+            "The last layer of headroom(), by where its path ended",
         ),
         ("gain-law", "gain-refit"),
     ),

@@ -1,6 +1,4 @@
-"""Write the tables of docs/top_k.md from committed results, and draw its picture.
-
-    python benchmarks/top_k_page.py
+"""The tables and the picture of docs/top_k.md.
 
 The results are those of ``benchmarks/top_k_training.py`` and ``benchmarks/top_k_speed.py``.
 """
@@ -9,16 +7,29 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 import hitrate
+from hitrate_lab.pages.made import Made, png_of
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "top_k.md"
-PICTURE = ROOT / "docs" / "images" / "top_k.png"
-RESULTS = ROOT / "benchmarks" / "results"
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RESULTS = Path("benchmarks") / "results"
+
+
+def top_k(root: Path) -> Made:
+    """What two benchmarks found, and a picture that comes from the code."""
+    training, speed = (
+        json.loads((root / RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        for name in ("top_k_training", "top_k_cpu")
+    )
+    return Made(
+        {"docs/top_k.md": {"training": training_table(training), "speed": speed_table(speed)}},
+        {"docs/images/top_k.png": png_of(draw())},
+    )
 
 
 def training_table(found: dict[str, Any]) -> str:
@@ -88,14 +99,12 @@ def speed_table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def draw() -> None:
+def draw() -> Figure:
     """The probability of a hit over the target's lead, and who gets the gradient."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+    figure = Figure(figsize=(9, 3.2), dpi=110, layout="constrained")
+    left, right = figure.subplots(1, 2)
     lead = torch.linspace(-4.0, 8.0, 121, dtype=torch.float64)
     level = torch.cat([lead[:, None], torch.zeros(121, 99, dtype=torch.float64)], 1)
     # A hundred classes, of which the target is the thirteenth.
@@ -113,30 +122,4 @@ def draw() -> None:
     right.axvline(13, color="0.7", linestyle=":", label="the target")
     left.legend()
     right.legend()
-    figure.savefig(PICTURE, dpi=110)
-
-
-def between(text: str, name: str, content: str) -> str:
-    """A page with something new between two marks."""
-    start, end = f"<!-- {name}:start -->", f"<!-- {name}:end -->"
-    head, rest = text.split(start)
-    return f"{head}{start}\n{content}\n{end}{rest.split(end)[1]}"
-
-
-def written(page: str) -> str:
-    """The page with its tables."""
-    training, speed = (
-        json.loads((RESULTS / f"{name}.json").read_text())
-        for name in ("top_k_training", "top_k_cpu")
-    )
-    return between(between(page, "training", training_table(training)), "speed", speed_table(speed))
-
-
-def main() -> None:
-    """Write the tables, and draw."""
-    PAGE.write_text(written(PAGE.read_text()))
-    draw()
-
-
-if __name__ == "__main__":
-    main()
+    return figure
