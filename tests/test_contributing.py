@@ -113,5 +113,6 @@ def check_the_loss(module, function):
     assert torch.equal(loss(logits, target), function(logits, target, 0.5, **options))
     assert function.__name__ == "squared_error_loss"
     names = set(inspect.signature(function).parameters)
-    assert names == {"logits", "target", "scale", "weight", "k", *options}
+    balance = {"class_prior", "reweighting", "logit_adjustment", "class_margin"}
+    assert names == {"logits", "target", "scale", "weight", "k", *balance, *options}
     assert repr(module(0.5)) == "SquaredErrorLoss(scale=0.5)"

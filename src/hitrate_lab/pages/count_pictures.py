@@ -53,7 +53,7 @@ def draw_balanced() -> Figure:
         left.annotate(f"class {c}", (MEANS[c] + 0.3, float(density.max())))
     scores, target = sample()
     thresholds = torch.linspace(-1, 4, 51, dtype=torch.float64)
-    ways = {
+    ways: dict[str, dict[str, Tensor]] = {
         "all rows alike": {},
         "class_prior": {"class_prior": hitrate.class_prior(target)},
     }

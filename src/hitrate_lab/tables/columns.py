@@ -271,20 +271,23 @@ class Columns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             "categories": self._categories,
             "texts": self._texts,
         }
+        forms = [{"name": name, **as_json(each)} for name, each in self._forms.items()]
+        prose = [
+            {"name": name, "words": list(each.words), "missing": each.missing}
+            for name, each in self._prose.items()
+        ]
+        # As models had it before there were these, where there are none.
+        more = {word: found for word, found in (("forms", forms), ("prose", prose)) if found}
         return {
             "levels": self.levels,
             "words": self.words,
             "columns": [str(name) for name in self.feature_names_in_],
             "numbers": {"names": list(self._number_names), **as_json(self._scale)},
-            "forms": [{"name": name, **as_json(each)} for name, each in self._forms.items()],
             **{
                 word: [{"name": name, **as_json(each)} for name, each in kind.items()]
                 for word, kind in kinds.items()
             },
-            "prose": [
-                {"name": name, "words": list(each.words), "missing": each.missing}
-                for name, each in self._prose.items()
-            ],
+            **more,
             "sparse": bool(self.sparse_),
             "notes": list(self.notes_),
         }
