@@ -5,9 +5,9 @@
 
 Tables were named by a rule before any result was seen: of the 121 of UCI the first twenty by name
 with 200 to 5000 rows, at most 100 features and 10 classes, a smallest class of ten rows or more and
-of less than two thirds of an equal share, and nothing unusual about their files (`NOTES` of the
-reader). Three times two stratified folds; within a fold every method has five inner folds and eight
-strengths of L2 to choose from. Data sets come from HITRATE_DATA, see sklearn_data.
+of less than two thirds of an equal share, and no `notes` in `TABLE_SETS`. Three times two
+stratified folds; within a fold every method has five inner folds and eight strengths of L2 to
+choose from. Data sets come from HITRATE_DATA, see sklearn_data.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold
 from sklearn_data import folder, uci
 
 from hitrate.sklearn import AccuracyClassifier
-from hitrate_lab.datasets.uci import NOTES
+from hitrate_lab.datasets.table_sets import TABLE_SETS
 
 TABLES, ROWS, SMALLEST, SHARE = 20, (200, 5000), 10, 2 / 3
 FEATURES, CLASSES = 100, 10
@@ -51,7 +51,8 @@ def tables() -> list[str]:
     found = []
     for path in sorted((folder() / "uci121").iterdir()):
         file = path / "labels_py.dat.gz"
-        if path.name in NOTES or not file.is_file():
+        known = TABLE_SETS.get(f"uci121/{path.name}")
+        if known is None or known.notes or not file.is_file():
             continue
         counts = np.bincount(np.loadtxt(file, dtype=np.int64))
         rows, classes = counts.sum(), len(counts)

@@ -16,8 +16,9 @@ from fuzz.target import Target, Wrong
 DTYPES = ("float64", "float32", "float32", "bfloat16", "float16")
 EXTREMES = (0.0, -0.0, 1e-8, -1e-8, 1e4, -1e4, 1e15, -1e15, 1e19, 1e30, -1e30, 1e36, 3e38, -3e38)
 SCALES = (1e-3, 1.0, 1.0, 5.0, 30.0, 1e3)
-SIGMAS = (1.0, 1.0, 0.3, 3.0, 1e-4, 1e4, 1e-30, 1e30, 1e-37, 3e38)
-WRONG_SIGMAS = (0.0, -1.0, math.nan, math.inf, 1e300, 1e-300, True, "1", None, 1j)
+SIGMAS = (1.0, 1.0, 0.3, 3.0, 1e-4, 1e4, 1e-30, 1e30)
+# In float64 some of these are right.
+WRONG_SIGMAS = (0.0, -1.0, math.nan, math.inf, 1e300, 1e-300, 1e-37, 3e38, True, "1", None, 1j)
 # Spread of the logits in sigmas up to which results have the digits that are promised.
 USUAL = 30.0
 # A share of the usual cases is held against float64.

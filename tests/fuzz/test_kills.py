@@ -3,7 +3,8 @@
 import os
 
 import pytest
-from kills import Compare, Study, campaign
+
+from fuzz.kills import Compare, Study, campaign
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Numbers at the ends of their types: what the fuzzer of losses has found, kept."""
 
+import math
+
 import pytest
 import torch
 
@@ -19,7 +21,7 @@ def value_and_gradient(loss, logits, *arguments, **options):
 
 @pytest.mark.parametrize("margin", [None, 1.0])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("sigma", [0.5, 1e-37, 1e37, torch.tensor([0.5, 1e-30, 1e30])])
+@pytest.mark.parametrize("sigma", [0.5, 1e-30, 1e30, torch.tensor([0.5, 1e-30, 1e30])])
 @pytest.mark.parametrize("noise", NOISES)
 def test_quotients_beyond_the_largest_number_are_numbers(noise, sigma, smoothing, margin):
     options = {"noise": noise, "margin": margin, "label_smoothing": smoothing, "sigma": sigma}
@@ -39,7 +41,7 @@ def test_normalize_does_not_depend_on_the_scale(scale):
     torch.testing.assert_close(found.double(), expected, rtol=slack, atol=slack)
 
 
-@pytest.mark.parametrize("sigma", [1e-30, 1e-37])
+@pytest.mark.parametrize("sigma", [1e-30, 1e-25])
 def test_gradients_through_normalize_are_numbers_with_a_tiny_sigma(sigma):
     logits = torch.tensor([[1e-3, 5e-3, 2e-3], [0.0, 1e-3, -2e-3], [3e-3, 1e-3, 0.0]])
     given = {"sigma": sigma, "link": "log", "normalize": True}
@@ -64,9 +66,9 @@ def test_one_sigma_per_class_and_a_target_far_ahead_is_won(noise):
     assert (value.abs() < 1e-12).all() and (gradient.abs() < 1e-12).all()
 
 
-@pytest.mark.parametrize("sigma", [1e-300, 1e300])
-def test_sigmas_whose_squares_are_no_numbers_are_refused(sigma):
+@pytest.mark.parametrize("sigma", [1e-300, 1e-37, 1e37, 1e300])
+def test_sigmas_that_leave_no_numbers_are_refused(sigma):
     for given in (sigma, torch.full((3,), sigma, dtype=torch.float64)):
-        for logits in (HUGE, HUGE.double()):
+        for logits in (HUGE, HUGE.double()) if abs(math.log10(sigma)) > 150 else (HUGE,):
             with pytest.raises(ValueError, match="cannot hold sigma"):
                 hitrate.exact_loss(logits, TARGET, given)

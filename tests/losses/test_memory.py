@@ -126,18 +126,21 @@ def test_so_it_is_where_each_class_has_its_own_integral(noise, what):
     assert peak_of(case, "sparse", 40, 1000, sigma) <= MOST
 
 
+def many_rows():
+    """Noises and options; of logistic noise the panels for any noise take half a minute."""
+    for noise in FAMILY:
+        for option in ("plain", "smoothed"):
+            takes_long = noise == "logistic" and option == "plain"
+            yield pytest.param(noise, option, marks=pytest.mark.slow if takes_long else ())
+
+
 @pytest.mark.parametrize("normalize", [False, True])
-@pytest.mark.parametrize("noise", FAMILY)
-@pytest.mark.parametrize("option", ["plain", "smoothed"])
+@pytest.mark.parametrize(("noise", "option"), [*many_rows()])
 def test_so_it_is_with_many_rows(noise, option, normalize):
     case = FAMILY[noise]
     given = {**case.arguments, "normalize": normalize}
     case = Case(case.name, case.module, case.function, given)
-    if noise == "logistic" and option == "plain":
-        # Panels that suit any noise take a minute for 4096 rows.
-        assert peak_of(case, option, 512, 100) <= MOST
-    else:
-        assert peak_of(case, option, 4096, 100) <= MOST
+    assert peak_of(case, option, 4096, 100) <= MOST
 
 
 @pytest.fixture

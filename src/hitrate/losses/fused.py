@@ -79,7 +79,7 @@ def why_not(asked: Asked) -> str:
             return "sigma is neither one nor one per row"
         if is_eager_cpu(sigma) and not bool((sigma > 0).all()):
             return "sigma is not positive"
-    elif not arguments.is_number(sigma) or not 1e-37 < sigma < 1e38:
+    elif not (arguments.is_number(sigma) and arguments.fits_float32(sigma)):
         return "sigma is no positive number of float32"
     # A tensor inside a transform, or with a tangent, has more to it than its values.
     if is_transformed(logits) or (isinstance(sigma, Tensor) and is_transformed(sigma)):

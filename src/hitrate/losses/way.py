@@ -11,7 +11,7 @@ from torch import Tensor
 from hitrate.losses import few_operations, fused
 from hitrate.losses.asked import Asked
 from hitrate.probability import arguments
-from hitrate.probability.arguments import is_moving, is_number, noise_named
+from hitrate.probability.arguments import fits_float32, is_moving, is_number, noise_named
 from hitrate.probability.dispatch import Choice, Request, choose, is_transformed
 
 _choices: dict[tuple[Any, ...], Choice] = {}
@@ -74,7 +74,7 @@ def _kind(asked: Asked) -> tuple[Any, ...] | None:
         # On a CPU it is checked to be positive, whenever it comes.
         if sigma.is_cpu or not is_moving(sigma) or is_transformed(sigma):
             return None
-    elif not (is_number(sigma) and 1e-37 < sigma < 1e38):
+    elif not (is_number(sigma) and fits_float32(sigma)):
         return None
     shape, labels = rows.shape, target.shape
     if not labels or not labels[0] == shape[0] > 0 or type(core.noise) is not str:

@@ -13,11 +13,9 @@ from torch import Tensor
 from hitrate.probability.execution import is_eager_cpu
 from hitrate.probability.noises import NOISES, Noise
 
-# Sigmas by which logits and gradients may be divided, and by their squares in float64.
-SIGMAS = {
-    torch.float32: (torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max),
-    torch.float64: (1e-150, 1e150),
-}
+# Sigmas by which logits and gradients may be divided without an end of the numbers; in float64 by
+# their squares too.
+SIGMAS = {torch.float32: (5e-31, 2e30), torch.float64: (5e-151, 2e150)}
 INDEX_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
@@ -147,10 +145,9 @@ def sigma_of(sigma: float | Tensor, logits: Tensor, call: object) -> Tensor:
         # Where looking is not free, what would be refused makes the result no number.
         column = torch.where((column > 0) & (column < math.inf), column, math.nan)
     least, most = SIGMAS[logits.dtype]
-    if sigma.dtype == torch.float64:
-        wrong = _first(sigma, lambda s: (s < least) | (s > most))
-        if wrong is not None:
-            raise ValueError(f"{call}: {logits.dtype} cannot hold sigma, got {wrong!r}")
+    wrong = _first(sigma, lambda s: (s < least) | (s > most))
+    if wrong is not None:
+        raise ValueError(f"{call}: {logits.dtype} cannot hold sigma, got {wrong!r}")
     return column.to(logits.dtype)
 
 
@@ -183,6 +180,12 @@ def count_of(value: int, name: str, smallest: int, call: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
         raise ValueError(f"{call}: {name} must be a whole number >= {smallest}, got {value!r}")
     return value
+
+
+def fits_float32(sigma: float) -> bool:
+    """Whether float32 can hold sigma, and be divided by it."""
+    least, most = SIGMAS[torch.float32]
+    return least <= sigma <= most
 
 
 def k_of(k: int, classes: int, call: object) -> int:

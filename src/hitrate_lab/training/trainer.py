@@ -242,7 +242,7 @@ class Trainer:
         rate = options.rate_at(self.steps_done / self.total_steps)
         for group in self._optimizer.param_groups:
             group["lr"] = rate * group["faster"]
-        torch.manual_seed(seed_of(self.seed, MODEL, self.steps_done, self.place.rank))
+        _seed(seed_of(self.seed, MODEL, self.steps_done, self.place.rank), self.place.device)
         self._network.train()
         self._plan.train()
         self._sums += self._backward(parts)
@@ -323,6 +323,14 @@ class Trainer:
         if isinstance(self._network, DistributedDataParallel):
             return self._network.no_sync()
         return contextlib.nullcontext()
+
+
+def _seed(seed: int, device: torch.device) -> None:
+    """Of all that a model draws. For a GPU that is not used torch would write down where it was."""
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 def _counted(loss: Tensor, logits: Tensor, target: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ STUDIES = {
     "exact search": "exact_search",
     "exact tables": "exact_table_5",
     "gain law": "gain_law",
+    "image networks": "capacity_noise_small",
     "mixing escape": "mixing_escape",
     "mixing gradient norm": "mixing_gradient_norm",
     "mixing table": "mixing_table_4",

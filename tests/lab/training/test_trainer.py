@@ -147,7 +147,7 @@ def test_images_of_bytes_become_numbers():
     [
         ({"optimizer": "lion"}, "optimizer='lion' is not one of 'sgd'"),
         ({"rate": "sawtooth"}, "rate='sawtooth' is not one of 'constant'"),
-        ({"augment": {"rotate": 3}}, "augment='rotate' is not one of crop"),
+        ({"augment": {"turn": 3}}, "augment='turn' is not one of rotate"),
         ({"epochs": 0}, "epochs must be a whole number >= 1, got 0"),
         ({"batch_size": 2.5}, "batch_size must be a whole number >= 1, got 2.5"),
         ({"learning_rate": -1.0}, "learning_rate must be a number >= 0"),
