@@ -53,14 +53,11 @@ def draw_balanced() -> Figure:
         left.annotate(f"class {c}", (MEANS[c] + 0.3, float(density.max())))
     scores, target = sample()
     thresholds = torch.linspace(-1, 4, 51, dtype=torch.float64)
-    ways: dict[str, dict[str, Tensor]] = {
-        "all rows alike": {},
-        "class_prior": {"class_prior": hitrate.class_prior(target)},
-    }
-    for number, (label, options) in enumerate(ways.items(), 2):
+    ways = {"all rows alike": None, "class_prior": hitrate.class_prior(target)}
+    for number, (label, prior) in enumerate(ways.items(), 2):
         losses = torch.stack(
             [
-                hitrate.exact_loss(logits_at(scores, float(t)), target, 0.3, **options)
+                hitrate.exact_loss(logits_at(scores, float(t)), target, 0.3, class_prior=prior)
                 for t in thresholds
             ]
         )
