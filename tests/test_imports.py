@@ -33,6 +33,7 @@ LAYERS = {
         ("compare", "studies"),
         ("datasets", "models", "pictures", "statistics", "training"),
         ("metrics", "runs", "tables"),
+        ("whole_file",),
         ("bad_input", "seeds", "wording"),
         (FACADE,),
     ),

@@ -2,7 +2,7 @@ r"""What a loss makes of log p: its link.
 
 A link :math:`\ell(p)` takes log p, so that it keeps its accuracy where p is tiny and where p is
 close to one. It is one formula, for its value and its slope in log p, written once: torch runs it
-here, and Triton's kernels run the same lines (`hitrate.kernels.link_code`). Hence the plain
+here, and Triton's kernels run the same lines (`hitrate.kernels.parts.link_code`). Hence the plain
 arithmetic, by the names defined at the end of this file.
 
 Each link says how it stands to the criterion of an essay for losses that train for accuracy (a
@@ -519,7 +519,7 @@ class ForwardModeValue(Value):
         return tangent * Value._slope(ctx)
 
 
-# What formulas are made of; `hitrate.kernels.link_code` has the same names for Triton.
+# What formulas are made of; `hitrate.kernels.parts.link_code` has the same names for Triton.
 
 
 def exp(x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import hitrate
 from hitrate import links, schedules
 
 pytest.importorskip("triton")
-from hitrate.losses import fused
+from hitrate.losses.ways import fused
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),

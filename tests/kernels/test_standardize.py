@@ -10,7 +10,7 @@ from two_processes import run_in_two_processes
 
 from hitrate.kernels.launch import rows as rows_launch
 from hitrate.kernels.launch import standardize as standardize_launch
-from hitrate.losses import standardized
+from hitrate.losses.ways import standardized
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),

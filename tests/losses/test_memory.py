@@ -11,7 +11,7 @@ import torch
 from loss_cases import CASES, Case, exact
 
 import hitrate
-from hitrate.losses import in_pieces
+from hitrate.losses.ways import in_pieces
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 

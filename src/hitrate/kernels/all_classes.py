@@ -12,7 +12,7 @@ p is what the others leave (27).
 import triton
 import triton.language as tl
 
-from hitrate.kernels.class_nodes import (
+from hitrate.kernels.parts.class_nodes import (
     hazard_of,
     log_p_of_highest,
     log_terms_of,
@@ -20,7 +20,7 @@ from hitrate.kernels.class_nodes import (
     span_of_nodes,
     sums_at_nodes,
 )
-from hitrate.kernels.class_places import (
+from hitrate.kernels.parts.class_places import (
     KEPT,
     PITCH,
     POINTS,
@@ -36,7 +36,7 @@ from hitrate.kernels.class_places import (
     weigh_segments,
     weights_of,
 )
-from hitrate.kernels.epilogue import (
+from hitrate.kernels.parts.epilogue import (
     ANY_NUMBER,
     ANYWHERE,
     NONE,
@@ -45,7 +45,7 @@ from hitrate.kernels.epilogue import (
     number_of,
     sigma_of,
 )
-from hitrate.kernels.row_io import read
+from hitrate.kernels.parts.row_io import read
 from hitrate.kernels.softmax import SMOOTHED, SOFT
 
 # What is written: the loss, the loss with its gradient, log p of every class, or its p.

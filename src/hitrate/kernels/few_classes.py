@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from hitrate.kernels.epilogue import (
+from hitrate.kernels.parts.epilogue import (
     ANY_NUMBER,
     ANYWHERE,
     classify,
@@ -12,8 +12,8 @@ from hitrate.kernels.epilogue import (
     sigma_of,
     turning_at,
 )
-from hitrate.kernels.integral import integrate
-from hitrate.kernels.row_io import FARTHEST, LOWEST
+from hitrate.kernels.parts.integral import integrate
+from hitrate.kernels.parts.row_io import FARTHEST, LOWEST
 
 ABSENT: tl.constexpr = tl.constexpr(1e4)
 

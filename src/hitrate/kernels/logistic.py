@@ -8,11 +8,26 @@ points stand (29), on segments that begin where a rival is: rivals may lie in gr
 import triton
 import triton.language as tl
 
-from hitrate.kernels.chebyshev import POINT, POINTS, POWERS, TURNED, product, weights_of_segment
-from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE, WAVES, number_of
-from hitrate.kernels.integral import log1m
+from hitrate.kernels.parts.chebyshev import (
+    POINT,
+    POINTS,
+    POWERS,
+    TURNED,
+    product,
+    weights_of_segment,
+)
+from hitrate.kernels.parts.epilogue import ANY_NUMBER, ANYWHERE, WAVES, number_of
+from hitrate.kernels.parts.integral import log1m
+from hitrate.kernels.parts.row_io import (
+    FARTHEST,
+    LOWEST,
+    conclude,
+    finish_row,
+    read,
+    read_row,
+    top_of,
+)
 from hitrate.kernels.per_row import gradient_of_segment
-from hitrate.kernels.row_io import FARTHEST, LOWEST, conclude, finish_row, read, read_row, top_of
 
 # Log of what may be left out.
 DROP: tl.constexpr = tl.constexpr(16.0)

@@ -6,7 +6,7 @@ The last runs in the backward pass, with many programs per row; between them a r
 import triton
 import triton.language as tl
 
-from hitrate.kernels.chebyshev import (
+from hitrate.kernels.parts.chebyshev import (
     FACTS,
     PLACES,
     POINT,
@@ -19,8 +19,8 @@ from hitrate.kernels.chebyshev import (
     survey,
     weights_of_row,
 )
-from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE, WAVES, number_of, sigma_of
-from hitrate.kernels.row_io import FARTHEST, conclude, finish_row, read, read_row
+from hitrate.kernels.parts.epilogue import ANY_NUMBER, ANYWHERE, WAVES, number_of, sigma_of
+from hitrate.kernels.parts.row_io import FARTHEST, conclude, finish_row, read, read_row
 
 
 @triton.jit

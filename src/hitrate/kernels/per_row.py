@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from hitrate.kernels.chebyshev import (
+from hitrate.kernels.parts.chebyshev import (
     POINT,
     POINTS,
     POWERS,
@@ -14,8 +14,8 @@ from hitrate.kernels.chebyshev import (
     survey,
     weights_of_row,
 )
-from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE, WAVES, number_of
-from hitrate.kernels.row_io import FARTHEST, conclude, finish_row, read, read_row
+from hitrate.kernels.parts.epilogue import ANY_NUMBER, ANYWHERE, WAVES, number_of
+from hitrate.kernels.parts.row_io import FARTHEST, conclude, finish_row, read, read_row
 
 
 @triton.jit

@@ -8,8 +8,15 @@ numbers; the second reads the logits again, which takes less than writing and re
 import triton
 import triton.language as tl
 
-from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE, classify, finish, number_of, sigma_of
 from hitrate.kernels.logistic import log_sigmoid, sigmoid
+from hitrate.kernels.parts.epilogue import (
+    ANY_NUMBER,
+    ANYWHERE,
+    classify,
+    finish,
+    number_of,
+    sigma_of,
+)
 
 # What a row costs: by its class, by its class with smoothing, by probabilities of all classes.
 INDEX: tl.constexpr = tl.constexpr(0)

@@ -8,7 +8,7 @@ pass over the logits, and their part of the gradient is a sum and a correction, 
 import triton
 import triton.language as tl
 
-from hitrate.kernels.epilogue import ANY_NUMBER, ANYWHERE
+from hitrate.kernels.parts.epilogue import ANY_NUMBER, ANYWHERE
 
 # What the facts are, in their order; then come parts of programs, up to three of each.
 COUNT: tl.constexpr = tl.constexpr(0)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from hitrate.losses.class_balance import Balance, check_balance, per_class
 from hitrate.losses.moving import MovingNumbers
-from hitrate.losses.reduction import Options
+from hitrate.losses.ways.reduction import Options
 from hitrate.probability.signatures import spelled_out
 
 P = ParamSpec("P")

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from hitrate.links import Error, Link, link_named
-from hitrate.losses.asked import Asked
 from hitrate.losses.base import function_of
 from hitrate.losses.link_loss import Call, LinkLoss, explain_loss, link_loss, probabilities_of
 from hitrate.losses.normalization import Normalization
-from hitrate.losses.reduction import Options
+from hitrate.losses.ways.asked import Asked
+from hitrate.losses.ways.reduction import Options
 from hitrate.probability.accuracy import explain_target
 from hitrate.probability.arguments import Core, gathered, is_number, noise_named
 from hitrate.probability.dispatch import Choice

@@ -11,8 +11,8 @@ from torch.nn.functional import pad
 
 from hitrate.losses.base import function_of
 from hitrate.losses.link_loss import probabilities_of
-from hitrate.losses.reduction import LossOptions
 from hitrate.losses.row_loss import RowLoss, Rule
+from hitrate.losses.ways.reduction import LossOptions
 from hitrate.probability import arguments, class_probabilities, log_class_probabilities
 from hitrate.probability.arguments import is_moving, is_number, noise_named
 from hitrate.probability.execution import is_eager_cpu

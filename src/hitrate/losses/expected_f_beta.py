@@ -11,7 +11,7 @@ from torch import Tensor
 from hitrate.losses.base import ClassificationLoss, function_of
 from hitrate.losses.link_loss import probabilities_of
 from hitrate.losses.normalization import over_processes
-from hitrate.losses.reduction import Batch, LossOptions, Options
+from hitrate.losses.ways.reduction import Batch, LossOptions, Options
 from hitrate.probability import class_probabilities
 from hitrate.probability.arguments import is_number, noise_named
 from hitrate.probability.execution import full_precision

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from hitrate.links import GCE, Number
-from hitrate.losses.asked import Asked
 from hitrate.losses.base import function_of
 from hitrate.losses.link_loss import Call, LinkLoss, LinkOptions, link_loss
-from hitrate.losses.reduction import Batch, Options
+from hitrate.losses.ways.asked import Asked
+from hitrate.losses.ways.reduction import Batch, Options
 from hitrate.probability.accuracy import log_p_of_target
 
 __all__ = ["GeneralizedCrossEntropyLoss", "generalized_cross_entropy_loss"]

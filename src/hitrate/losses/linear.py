@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from hitrate.losses.exact import ExactLoss
 from hitrate.losses.link_loss import LinkLoss
 from hitrate.losses.named import CrossEntropyLoss
-from hitrate.losses.piecewise import Job, PiecewiseLoss
+from hitrate.losses.ways.piecewise import Job, PiecewiseLoss
 from hitrate.probability.sharded import is_sharded
 
 __all__ = ["LinearLoss", "linear_loss"]

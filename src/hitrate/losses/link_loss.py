@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from hitrate.links import Link
-from hitrate.losses import fused
-from hitrate.losses.asked import Asked, step_by_step
 from hitrate.losses.base import ClassificationLoss, floating, split_options
-from hitrate.losses.few_operations import ReadyAtOnce, loss_at_once
 from hitrate.losses.normalization import Normalization, normalize_logits
-from hitrate.losses.ready import Ready
-from hitrate.losses.reduction import Batch, LossOptions
-from hitrate.losses.way import across, way_of
+from hitrate.losses.ways import fused
+from hitrate.losses.ways.asked import Asked, step_by_step
+from hitrate.losses.ways.few_operations import ReadyAtOnce, loss_at_once
+from hitrate.losses.ways.ready import Ready
+from hitrate.losses.ways.reduction import Batch, LossOptions
+from hitrate.losses.ways.way import across, way_of
 from hitrate.probability import arguments, class_probabilities
 from hitrate.probability.arguments import Core, is_moving, is_number, noise_named
 from hitrate.probability.autograd import SMALL_SIGMA

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Unpack
 from torch import Tensor
 
 from hitrate.losses.base import ClassificationLoss, split_options
-from hitrate.losses.reduction import Batch, LossOptions, OfClasses, OfTarget
+from hitrate.losses.ways.reduction import Batch, LossOptions, OfClasses, OfTarget
 
 
 class Rule(NamedTuple):

@@ -219,7 +219,7 @@ def _other_report(folder: Path, tables: list[Table]) -> str | None:
 def _kept(folder: Path, documents: list[dict[str, Any]]) -> Path:
     """Write the document and its page."""
     from hitrate_lab.report import write_report
-    from hitrate_lab.runs.whole_file import write_whole
+    from hitrate_lab.whole_file import write_whole
 
     document = documents[0] if len(documents) == 1 else _together(documents)
     write_whole(folder / "comparison.json", f"{_text(document)}\n".encode())

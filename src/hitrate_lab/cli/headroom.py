@@ -113,7 +113,7 @@ def _write(out: Path, found: Any) -> None:
     import numpy as np
     import safetensors.torch
 
-    from hitrate_lab.runs.whole_file import write_whole
+    from hitrate_lab.whole_file import write_whole
 
     head = {"weight": found.weight, "bias": found.bias}
     if out.suffix == ".safetensors":

@@ -153,8 +153,8 @@ def report(
     import sys
 
     from hitrate_lab.report import write_pictures, write_report
-    from hitrate_lab.runs.whole_file import write_whole
     from hitrate_lab.studies import document, find_study, markdown
+    from hitrate_lab.whole_file import write_whole
 
     study = find_study(name)
     with _runs_of(study, store, results) as path:

@@ -17,10 +17,10 @@ from hitrate_lab.bad_input import BadInput
 from hitrate_lab.metrics import DEFAULT, metric_named
 from hitrate_lab.models.folder import load_model
 from hitrate_lab.models.saved import About, SavedModel
-from hitrate_lab.runs.whole_file import whole_file
 from hitrate_lab.tables import Columns, Table
 from hitrate_lab.tables.labels import UNKNOWN
 from hitrate_lab.tables.reading import read_rows, source_file
+from hitrate_lab.whole_file import whole_file
 
 Array = NDArray[Any]
 

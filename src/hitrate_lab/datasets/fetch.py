@@ -19,7 +19,7 @@ from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets.files import SUMS, content_digest
 from hitrate_lab.datasets.table_sets import Source, TableSet, table_set
 from hitrate_lab.datasets.uci import numbers_of
-from hitrate_lab.runs.whole_file import write_whole
+from hitrate_lab.whole_file import write_whole
 
 Progress = Callable[[str, int, int | None], None]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.runs.whole_file import write_whole
+from hitrate_lab.whole_file import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,7 +21,7 @@ from hitrate_lab.pages.demo_table import RESULTS
 from hitrate_lab.pages.reproduction import committed_report
 from hitrate_lab.report import write_report
 from hitrate_lab.runs.store import canonical
-from hitrate_lab.runs.whole_file import write_whole
+from hitrate_lab.whole_file import write_whole
 
 WIDTH, HEIGHT = 1280, 880
 LIMIT = 300_000

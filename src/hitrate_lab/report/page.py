@@ -17,7 +17,7 @@ from hitrate_lab.pictures.standalone import standalone
 from hitrate_lab.report.several import several
 from hitrate_lab.report.study import study
 from hitrate_lab.report.view import one
-from hitrate_lab.runs.whole_file import write_whole
+from hitrate_lab.whole_file import write_whole
 
 if TYPE_CHECKING:
     from jinja2 import Environment

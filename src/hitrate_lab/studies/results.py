@@ -12,9 +12,9 @@ from typing import Any
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.runs.store import Run, Store, canonical
-from hitrate_lab.runs.whole_file import write_whole
 from hitrate_lab.studies.report import stored_runs
 from hitrate_lab.studies.study_file import Study
+from hitrate_lab.whole_file import write_whole
 
 
 def load(results: Path, store: Path) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from hitrate_lab.runs.whole_file import whole_file, write_whole
+from hitrate_lab.whole_file import whole_file, write_whole
 
 NAME = "training.json"
 

@@ -10,7 +10,7 @@ from hitrate.kernels.launch.rows import RowsCall
 from hitrate.kernels.launch.rule import Call, Found, Now, Numbers, Rule, on_device
 from hitrate.kernels.launch.scaling import times
 from hitrate.kernels.launch.softmax import SoftmaxCall
-from hitrate.kernels.link_code import compiled
+from hitrate.kernels.parts.link_code import compiled
 
 __all__ = [
     "Call",

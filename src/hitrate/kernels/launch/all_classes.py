@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hitrate.kernels import all_classes, class_places
+from hitrate.kernels import all_classes
 from hitrate.kernels.all_classes import all_classes_kernel
 from hitrate.kernels.launch.rule import (
     REDUCTIONS,
@@ -26,6 +26,7 @@ from hitrate.kernels.launch.scaling import scaled
 from hitrate.kernels.launch.softmax import SMOOTHED, SOFT
 from hitrate.kernels.launch.start import Start
 from hitrate.kernels.launch.table import table_of
+from hitrate.kernels.parts import class_places
 
 # Up to this many classes each of them is a place of its own.
 FEW_UP_TO = 64

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hitrate.kernels import chebyshev
 from hitrate.kernels.few_classes import few_classes_kernel
 from hitrate.kernels.launch.rule import (
     ADDED_LATER,
@@ -28,6 +27,7 @@ from hitrate.kernels.launch.start import Start
 from hitrate.kernels.launch.table import table_of
 from hitrate.kernels.logistic import logistic_kernel
 from hitrate.kernels.many_classes import compress, expand, integrate_kept
+from hitrate.kernels.parts import chebyshev
 from hitrate.kernels.per_row import per_row_kernel
 
 # Up to this many classes all rivals are looked at; above, a few stand for all.

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from triton.runtime import driver
 
-from hitrate.kernels import epilogue
-from hitrate.kernels.link_code import log_p_itself
+from hitrate.kernels.parts import epilogue
+from hitrate.kernels.parts.link_code import log_p_itself
 
 REDUCTIONS = {"none": int(epilogue.NONE), "sum": int(epilogue.SUM), "mean": int(epilogue.MEAN)}
 # Up to this many programs leave their sums to the last of them; those of more torch adds up.

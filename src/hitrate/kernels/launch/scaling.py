@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hitrate.kernels.epilogue import scale_kernel, times_kernel
 from hitrate.kernels.launch.rule import on_device, stream_of
 from hitrate.kernels.launch.start import Start
+from hitrate.kernels.parts.epilogue import scale_kernel, times_kernel
 
 # Elements that a program scales, in a gradient and in many numbers; most programs of the latter.
 SCALED, MANY, PROGRAMS = 1024, 8192, 1056

@@ -1,4 +1,4 @@
-"""The numbers that all programs read: `hitrate.kernels.chebyshev` says what they are for."""
+"""The numbers that all programs read: `hitrate.kernels.parts.chebyshev` says what they are for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from hitrate.kernels import chebyshev, epilogue
+from hitrate.kernels.parts import chebyshev, epilogue
 
 
 @functools.lru_cache(maxsize=8)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from hitrate.losses.base import function_of
 from hitrate.losses.named import cross_entropy_loss
-from hitrate.losses.reduction import Batch, LossOptions, Options
 from hitrate.losses.row_loss import RowLoss, Rule
+from hitrate.losses.ways.reduction import Batch, LossOptions, Options
 from hitrate.probability.arguments import gathered, is_moving, is_number
 from hitrate.probability.signatures import spelled_out
 

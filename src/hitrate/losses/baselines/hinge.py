@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from hitrate.losses.base import function_of
-from hitrate.losses.reduction import EachClass, LossOptions
 from hitrate.losses.row_loss import RowLoss, Rule
+from hitrate.losses.ways.reduction import EachClass, LossOptions
 from hitrate.probability.arguments import is_moving, is_number
 
 __all__ = ["HingeLoss", "hinge_loss"]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from hitrate.losses.base import function_of
-from hitrate.losses.reduction import LossOptions
 from hitrate.losses.row_loss import RowLoss, Rule
+from hitrate.losses.ways.reduction import LossOptions
 from hitrate.probability.execution import full_precision
 
 __all__ = [

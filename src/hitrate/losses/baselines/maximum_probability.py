@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from hitrate.losses.base import function_of
-from hitrate.losses.reduction import LossOptions
 from hitrate.losses.row_loss import RowLoss, Rule
+from hitrate.losses.ways.reduction import LossOptions
 
 __all__ = ["MaximumProbabilityCrossEntropyLoss", "maximum_probability_cross_entropy_loss"]
 

@@ -16,8 +16,8 @@ from hitrate_lab.bad_input import BadInput, listed, quoted
 from hitrate_lab.datasets.fetch import Progress, download
 from hitrate_lab.datasets.images import formats
 from hitrate_lab.datasets.images.formats import Bytes, Labels
-from hitrate_lab.runs.whole_file import write_whole
 from hitrate_lab.tables.reading import data_folders
+from hitrate_lab.whole_file import write_whole
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 from hitrate_lab.pages.house.sizes import sizes_of
-from hitrate_lab.runs.whole_file import write_whole
+from hitrate_lab.whole_file import write_whole
 
 RESULTS = Path("benchmarks") / "results" / "architecture.json"
 

@@ -9,7 +9,7 @@ function of the margin; known at the points, it is a polynomial on each segment.
 import triton
 import triton.language as tl
 
-from hitrate.kernels.integral import (
+from hitrate.kernels.parts.integral import (
     any_of,
     interval,
     log_p_and_slope,
@@ -17,7 +17,7 @@ from hitrate.kernels.integral import (
     nodes_for,
     sums_over_nodes,
 )
-from hitrate.kernels.row_io import FARTHEST, LOWEST, read, top_of
+from hitrate.kernels.parts.row_io import FARTHEST, LOWEST, read, top_of
 
 # Points per segment, and segments.
 POINTS: tl.constexpr = tl.constexpr(16)

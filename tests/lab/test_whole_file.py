@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.runs.whole_file import whole_file, write_whole
+from hitrate_lab.whole_file import whole_file, write_whole
 
 
 def test_folder_and_file_are_made_and_replaced(tmp_path):

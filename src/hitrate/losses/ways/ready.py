@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hitrate.losses import standardized
-from hitrate.losses.asked import Asked, step_by_step
 from hitrate.losses.normalization import Normalization
-from hitrate.losses.reduction import Batch, Options
-from hitrate.losses.standardized import Standard
+from hitrate.losses.ways import standardized
+from hitrate.losses.ways.asked import Asked, step_by_step
+from hitrate.losses.ways.reduction import Batch, Options
+from hitrate.losses.ways.standardized import Standard
 from hitrate.probability import arguments
 from hitrate.probability.dispatch import is_transformed
 from hitrate.probability.execution import is_eager_cpu

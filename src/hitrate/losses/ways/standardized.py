@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from hitrate.losses.normalization import EPSILON, Normalization, has_others, normalize_logits
-from hitrate.losses.reduction import Batch
+from hitrate.losses.ways.reduction import Batch
 
 
 class Standard(NamedTuple):

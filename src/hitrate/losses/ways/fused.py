@@ -11,10 +11,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from hitrate.losses.asked import Asked
 from hitrate.losses.normalization import Normalization
-from hitrate.losses.ready import Ready, is_of_all
-from hitrate.losses.reduction import REDUCTIONS
+from hitrate.losses.ways.asked import Asked
+from hitrate.losses.ways.ready import Ready, is_of_all
+from hitrate.losses.ways.reduction import REDUCTIONS
 from hitrate.probability import arguments
 from hitrate.probability.arguments import is_number
 from hitrate.probability.dispatch import is_transformed

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from hitrate.kernels.epilogue import classify, finish, sigma_of, turning_at
+from hitrate.kernels.parts.epilogue import classify, finish, sigma_of, turning_at
 
 # Scaled margins are clipped to these.
 FARTHEST: tl.constexpr = tl.constexpr(5e3)

@@ -19,7 +19,7 @@ SUM: tl.constexpr = tl.constexpr(1)
 MEAN: tl.constexpr = tl.constexpr(2)
 LATER: tl.constexpr = tl.constexpr(3)
 # Most programs whose sums are left to the last of them. The table begins with a count of programs,
-# goes on with their sums, and then with what `hitrate.kernels.chebyshev` reads.
+# goes on with their sums, and then with what `hitrate.kernels.parts.chebyshev` reads.
 FINISHED: tl.constexpr = tl.constexpr(16384)
 WAVES: tl.constexpr = tl.constexpr(1 + 2 * 16384)
 # Programs whose sums the last one adds up at a time.

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hitrate.losses import few_operations, fused
-from hitrate.losses.asked import Asked
+from hitrate.losses.ways import few_operations, fused
+from hitrate.losses.ways.asked import Asked
 from hitrate.probability import arguments
 from hitrate.probability.arguments import fits_float32, is_moving, is_number, noise_named
 from hitrate.probability.dispatch import Choice, Request, choose, is_transformed

@@ -6,7 +6,7 @@ Distances `below` are measured from the row's highest class, in sigmas.
 import triton
 import triton.language as tl
 
-from hitrate.kernels.row_io import FARTHEST, read
+from hitrate.kernels.parts.row_io import FARTHEST, read
 
 # Places that are worked on at once; the points of a segment.
 POINTS: tl.constexpr = tl.constexpr(16)

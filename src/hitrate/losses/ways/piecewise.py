@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hitrate.losses import fused
 from hitrate.losses.base import ClassificationLoss
 from hitrate.losses.exact import ExactLoss
 from hitrate.losses.generalized_cross_entropy import GeneralizedCrossEntropyLoss
 from hitrate.losses.link_loss import LinkLoss
-from hitrate.losses.ready import kernels
-from hitrate.losses.way import way_of
+from hitrate.losses.ways import fused
+from hitrate.losses.ways.ready import kernels
+from hitrate.losses.ways.way import way_of
 from hitrate.probability.dispatch import HAS_TRITON
 from hitrate.probability.execution import full_precision
 

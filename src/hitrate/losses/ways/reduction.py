@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from hitrate.losses.class_balance import Balance, check_balance
-from hitrate.losses.in_pieces import Piece, by_pieces, pieces_of, terms_by_pieces
+from hitrate.losses.ways.in_pieces import Piece, by_pieces, pieces_of, terms_by_pieces
 from hitrate.probability import arguments
 from hitrate.probability.execution import full_precision
 from hitrate.probability.sharded import everywhere, is_sharded

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from hitrate.links import Link
-from hitrate.losses.reduction import Batch, EachClass, Options
+from hitrate.losses.ways.reduction import Batch, EachClass, Options
 from hitrate.probability import log_class_probabilities
 from hitrate.probability.accuracy import log_p_of_target
 from hitrate.probability.arguments import Core

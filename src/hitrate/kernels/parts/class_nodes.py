@@ -6,9 +6,9 @@ Distances `below` are measured from the row's highest class, in sigmas.
 import triton
 import triton.language as tl
 
-from hitrate.kernels.class_places import POINTS, places_at
-from hitrate.kernels.integral import LOG_SQRT_2PI, log1m, log_cdf_and_hazard
 from hitrate.kernels.logistic import log_sigmoid, sigmoid
+from hitrate.kernels.parts.class_places import POINTS, places_at
+from hitrate.kernels.parts.integral import LOG_SQRT_2PI, log1m, log_cdf_and_hazard
 
 # Log of what may be left outside the nodes.
 DROP: tl.constexpr = tl.constexpr(16.0)

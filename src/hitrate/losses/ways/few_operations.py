@@ -16,10 +16,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hitrate.losses.asked import Asked, step_by_step
-from hitrate.losses.margins_in_numpy import Found, by_moments, by_two_classes, places
-from hitrate.losses.numpy_links import in_numpy
-from hitrate.losses.reduction import REDUCTIONS, Batch, Options
+from hitrate.losses.ways.asked import Asked, step_by_step
+from hitrate.losses.ways.margins_in_numpy import Found, by_moments, by_two_classes, places
+from hitrate.losses.ways.numpy_links import in_numpy
+from hitrate.losses.ways.reduction import REDUCTIONS, Batch, Options
 from hitrate.probability import arguments
 from hitrate.probability.arguments import Core, is_number
 from hitrate.probability.autograd import LogProbability, Margined

@@ -1,7 +1,7 @@
 """The formulas of `hitrate.links` as numpy functions: the same lines, other names behind them.
 
 On a number per row numpy's operations cost a fraction of torch's, and wait for no other thread.
-`hitrate.kernels.link_code` does the same for Triton.
+`hitrate.kernels.parts.link_code` does the same for Triton.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What kernels are put together from: nodes, places of classes, links and how rows are read."""
