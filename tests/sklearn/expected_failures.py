@@ -25,6 +25,7 @@ ESTIMATORS = {
 # Of the network, small enough for many fits.
 NETWORKS = {
     "early stopping": {"max_iter": 40, "hidden_size": 16},
+    "not again": {"max_iter": 40, "hidden_size": 16, "refit": False},
     "all rows": {
         "max_iter": 40,
         "hidden_size": 16,

@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 import hitrate.sklearn.mlp_training as network
 from hitrate import schedules
 from hitrate.sklearn import AccuracyClassifier, AccuracyMLPClassifier
+from hitrate.sklearn.mlp import NetworkParameters
 from hitrate.sklearn.standardized import Standardized
 
 QUICK = {"max_iter": 20, "hidden_size": 16, "random_state": 0}
@@ -89,7 +90,7 @@ def test_held_out_accuracy_is_that_of_the_weights_that_are_kept(monkeypatch):
         return seen[-1][1]
 
     monkeypatch.setattr("hitrate.sklearn.mlp.train_network", watched)
-    model = AccuracyMLPClassifier(**QUICK).fit(x, y)
+    model = AccuracyMLPClassifier(**QUICK, refit=False).fit(x, y)
     ((held_out, found),) = seen
     hits = (found.network.scores(held_out)[:, 0] > 0) == held_out.target
     assert hits.mean() == pytest.approx(max(model.validation_scores_))
@@ -97,6 +98,57 @@ def test_held_out_accuracy_is_that_of_the_weights_that_are_kept(monkeypatch):
     np.testing.assert_allclose(
         model.decision_function(raw), found.network.scores(held_out)[:, 0], rtol=1e-6, atol=1e-6
     )
+
+
+def test_the_length_that_held_out_rows_choose_is_trained_on_all_rows(monkeypatch):
+    x, y = moons()
+    calls = []
+    whole = network.train_network
+
+    def watched(table, held_out, start, plan, random, last=None):
+        calls.append((table, held_out, start, last))
+        return whole(table, held_out, start, plan, random, last)
+
+    monkeypatch.setattr("hitrate.sklearn.mlp.train_network", watched)
+    model = AccuracyMLPClassifier(**QUICK).fit(x, y)
+    (inside, held_out, first, _), (table, none, start, last) = calls
+    assert (inside.rows, held_out.rows, table.rows) == (320, 80, 400)
+    assert none is None and start is first and last == model.best_epoch_
+    # What is told is of the training that chose, and the weights are others.
+    alone = AccuracyMLPClassifier(**QUICK, refit=False).fit(x, y)
+    assert model.validation_scores_ == alone.validation_scores_
+    assert (model.n_iter_, model.best_epoch_) == (alone.n_iter_, alone.best_epoch_)
+    assert np.abs(model.coefs_[0] - alone.coefs_[0]).max() > 1e-6
+
+
+def test_a_shorter_training_is_the_beginning_of_a_longer_one():
+    x, y = moons(100)
+    table = Standardized(x, y, np.ones(100), 2)
+    start = network.random_network(2, 8, 2, np.random.default_rng(0))
+    plan = NetworkParameters("fit", AccuracyMLPClassifier(**QUICK).get_params()).plan()
+    long, short = (
+        network.train_network(table, None, start, plan, np.random.default_rng(1), last)
+        for last in (None, 5)
+    )
+    assert (len(long.losses), short.best_epoch) == (20, 5)
+    assert short.losses == long.losses[:5]
+
+
+def test_ctrl_c_while_all_rows_are_trained_on_keeps_what_was_found(monkeypatch):
+    x, y = moons()
+    whole, calls = network.train_network, []
+
+    def interrupted(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return whole(*arguments, **options)
+
+    alone = AccuracyMLPClassifier(**QUICK, refit=False).fit(x, y)
+    monkeypatch.setattr("hitrate.sklearn.mlp.train_network", interrupted)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        model = AccuracyMLPClassifier(**QUICK).fit(x, y)
+    np.testing.assert_array_equal(model.decision_function(x), alone.decision_function(x))
 
 
 def test_without_early_stopping_all_rows_are_trained_on():

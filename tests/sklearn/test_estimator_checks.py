@@ -67,9 +67,10 @@ OF_TRAINING = (
         AccuracyClassifier(objective="balanced_accuracy", **ESTIMATORS["fixed"]),
         AccuracyClassifier(objective="f1_macro", **ESTIMATORS["fixed"]),
         AccuracyMLPClassifier(**NETWORKS["all rows"]),
+        AccuracyMLPClassifier(**NETWORKS["not again"]),
         AccuracyMLPClassifier(objective="f1_macro", **NETWORKS["early stopping"]),
     ],
-    ids=["sgd", "balanced", "macro F1", "network, all rows", "network, macro F1"],
+    ids=["sgd", "balanced", "macro F1", "network, all rows", "network, not again", "network, macro F1"],
 )
 def test_checks_of_training(estimator):
     left = set(OF_TRAINING)

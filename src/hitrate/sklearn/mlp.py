@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -75,9 +75,13 @@ class AccuracyMLPClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator): 
     class_weight : dict, "balanced" or None
         Factors for the weights of rows.
     early_stopping : bool
-        Hold rows out, keep the epoch that has most of them right, and stop when these have not
-        become more for `n_iter_no_change` epochs. Without it all rows are trained on, after a
-        first training that the probabilities are calibrated by: it takes twice as long.
+        Hold rows out, choose the epoch that has most of them right, and stop when these have not
+        become more for `n_iter_no_change` epochs. Without it training has `max_iter` epochs on all
+        rows, after a first training that the probabilities are calibrated by: it takes twice as
+        long.
+    refit : bool
+        With early stopping, train again on all rows, to the epoch that was chosen; else the weights
+        are those that have not seen the rows held out.
     validation_fraction : float
         Part of the rows to hold out.
     n_iter_no_change : int
@@ -96,11 +100,12 @@ class AccuracyMLPClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator): 
     coefs_ : list of arrays, shape (F, H) and (H, C)
     intercepts_ : list of arrays, shape (H,) and (C,)
     n_iter_ : int
-        Epochs that were trained.
+        Epochs that were trained, beside those of a refit.
     best_epoch_ : int
         The epoch that the weights are from, counted from 1.
     loss_curve_ : list of float
-        Mean loss of each epoch. Where the loss moves, so does its scale.
+        Mean loss of each epoch, of the training without the rows held out if there is early
+        stopping. Where the loss moves, so does its scale.
     validation_scores_ : list of float or None
         Held-out accuracy after each epoch, or what `objective` says, with early stopping.
     calibration_ : Calibration
@@ -138,6 +143,7 @@ class AccuracyMLPClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator): 
         max_iter: int = 100,
         class_weight: Mapping[Any, float] | str | None = None,
         early_stopping: bool = True,
+        refit: bool = True,
         validation_fraction: float = 0.2,
         n_iter_no_change: int = 30,
         warm_start: bool = False,
@@ -155,6 +161,7 @@ class AccuracyMLPClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator): 
         self.max_iter = max_iter
         self.class_weight = class_weight
         self.early_stopping = early_stopping
+        self.refit = refit
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.warm_start = warm_start
@@ -240,9 +247,28 @@ class AccuracyMLPClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator): 
         )
         scores = found.network.scores(held_out)
         self.calibration_ = calibrated(scores, held_out.target, held_out.weight, random)
-        if self.early_stopping or found.interrupted:
+        if found.interrupted:
             return found
-        return train_network(table, None, start, plan, random)
+        if not self.early_stopping:
+            return train_network(table, None, start, plan, random)
+        return self._refitted(table, start, plan, random, found) if self.refit else found
+
+    def _refitted(
+        self,
+        table: Standardized,
+        start: Network,
+        plan: TrainingOptions,
+        random: np.random.Generator,
+        found: Training,
+    ) -> Training:
+        """What was found, with the weights of a training on all rows that is as long."""
+        try:
+            whole = train_network(table, None, start, plan, random, last=found.best_epoch)
+        except KeyboardInterrupt:
+            return replace(found, interrupted=True)
+        if whole.interrupted:
+            return replace(found, interrupted=True)
+        return replace(found, network=whole.network)
 
 
 @dataclass(frozen=True)

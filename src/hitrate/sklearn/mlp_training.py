@@ -88,6 +88,7 @@ def train_network(
     start: Network,
     plan: TrainingOptions,
     random: np.random.Generator,
+    last: int | None = None,
 ) -> Training:
     """AdamW with a learning rate that falls along a cosine to zero.
 
@@ -103,6 +104,8 @@ def train_network(
     plan : TrainingOptions
     random : Generator
         Of the order of rows.
+    last : int, optional
+        The epoch after which to stop, on a path that is as long as ever.
     """
     generator = torch.Generator().manual_seed(int(random.integers(2**31)))
     device = plan.device
@@ -144,7 +147,7 @@ def train_network(
 
     result, highest, rose = Training(start), -math.inf, 0
     try:
-        for epoch in range(1, plan.epochs + 1):
+        for epoch in range(1, (last or plan.epochs) + 1):
             total = torch.zeros((), device=device)
             order = torch.randperm(table.rows, generator=generator).to(device)
             for some in torch.tensor_split(order, batches):

@@ -55,6 +55,7 @@ def fit(
     from hitrate_lab.bad_input import printable
     from hitrate_lab.compare.costs import read_costs
     from hitrate_lab.compare.fit import fit_table
+    from hitrate_lab.compare.folds import chosen_on
     from hitrate_lab.metrics import metric_named
     from hitrate_lab.models.folder import may_be_saved, save_model
     from hitrate_lab.models.signatures import private_key
@@ -71,6 +72,11 @@ def fit(
     table = read_table(data, target, data_dir=data_dir, text=text, progress=complain)
     for note in table.notes:
         complain(f"note: {note}")
+    if trials > 1 and (most := chosen_on(len(table.target))):
+        complain(
+            f"note: parameters are chosen on {most:,} rows, drawn at random; with what is chosen "
+            "all are fitted"
+        )
     costs = None if cost is None else read_costs(cost, table.classes)
     # Where no status moves, a line says what takes long.
     slow = table.features.size * len(table.classes) > SLOW

@@ -25,7 +25,10 @@ def ranking(document: dict[str, Any]) -> Table:
     metric = described_metric(document)
     # What is asked for has its interval; accuracy is told in any case.
     told = [] if metric.is_default else ["accuracy"]
-    heads = ["", "method", metric.words, "95 % interval", "vs baseline", "p", *told, "fit"]
+    # Runs of older versions have no training accuracy.
+    trained = ["in training"] if any(map(_training, document["methods"])) else []
+    heads = ["", "method", metric.words, "95 % interval", *trained, "vs baseline", "p", *told]
+    heads.append("fit")
     for name in heads:
         table.add_column(Text(name), justify="left" if name == "method" else "right", no_wrap=True)
     most = max(method[metric.key]["n"] for method in document["methods"])
@@ -51,12 +54,19 @@ def ranking(document: dict[str, Any]) -> Table:
             Text(label),
             value_text(metric, score["mean"]),
             interval,
+            *([_training(method) or "-"] if trained else []),
             Text(gain),
             p,
             *(value_text(METRICS[name], method[name]["mean"]) for name in told),
             duration(method["fit_seconds"]),
         )
     return table
+
+
+def _training(method: dict[str, Any]) -> str | None:
+    """Accuracy on the rows that were trained on, where it is known."""
+    found = method.get("train_accuracy")
+    return None if found is None else value_text(METRICS["accuracy"], found)
 
 
 def _gain(metric: Description, difference: dict[str, Any]) -> str:
@@ -99,3 +109,5 @@ def show(document: dict[str, Any]) -> None:
         console.print(f"{document['failed']} runs have failed; --retry runs them again.")
     console.print()
     console.print(Text(document["advice"]), style="bold")
+    if document.get("training"):
+        console.print(Text(document["training"]))

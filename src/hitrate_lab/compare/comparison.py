@@ -11,7 +11,7 @@ from typing import Any
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.compare.document import Settings, document
-from hitrate_lab.compare.folds import codes, fold_rows, possible_folds
+from hitrate_lab.compare.folds import chosen_on, codes, fold_rows, possible_folds
 from hitrate_lab.compare.one_run import encoded_fold, one_run
 from hitrate_lab.metrics import DEFAULT, Metric, metric_named
 from hitrate_lab.models.methods import Method
@@ -87,6 +87,7 @@ class Comparison(Work):
             seed_of(seed, repeat, fold),
             self._metric,
             self._encoded[1],
+            spec.get("chosen_on"),
         )
 
 
@@ -217,6 +218,8 @@ def plan_of(table: Table, settings: Settings) -> list[dict[str, Any]]:
     every = settings.methods
     rows = round(len(table.target) * (1 - 1 / settings.folds))
     candidates = {method.name: method.candidates(settings.trials, rows) for method in every}
+    # Where there are few rows runs are what they were before there was a limit.
+    limit = {} if (most := chosen_on(rows)) is None else {"chosen_on": most}
     return [
         {
             "protocol": f"compare {PROTOCOL}",
@@ -229,6 +232,7 @@ def plan_of(table: Table, settings: Settings) -> list[dict[str, Any]]:
             "fold": fold,
             "seed": settings.seed,
             **settings.metric.specification,
+            **limit,
         }
         for repeat in range(settings.repeats)
         for fold in range(settings.folds)
@@ -260,6 +264,13 @@ def _settings(
     if time_budget is not None and not time_budget >= 0:
         raise BadInput(f"time_budget={time_budget}: needs a number of seconds")
     possible, note = possible_folds(codes(table), folds)
+    notes = [] if note is None else [note]
+    most = chosen_on(round(len(table.target) * (1 - 1 / possible)))
+    if most is not None and trials > 1:
+        notes.append(
+            f"parameters are chosen on {most:,} of a fold's training rows, drawn at random; with "
+            "what is chosen all are fitted"
+        )
     settings = Settings(
         models=tuple(models),
         losses=None if losses is None else tuple(losses),
@@ -269,7 +280,7 @@ def _settings(
         seed=seed,
         metric=metric_named(metric, len(table.classes), costs),
         time_budget=time_budget,
-        notes=() if note is None else (note,),
+        notes=tuple(notes),
     )
     if settings.metric.needs_probabilities:
         _refuse_without_probabilities(settings)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hitrate_lab.compare.advice import advise, paired
 from hitrate_lab.compare.folds import codes
+from hitrate_lab.compare.training_error import what_the_law_says
 from hitrate_lab.metrics import BINS, DEFAULT, METRICS, Metric, bins
 from hitrate_lab.models.methods import BASELINE, MODELS, Method, methods
 from hitrate_lab.runs.store import Failure, Run
@@ -140,6 +141,7 @@ def document(
         "best": entries[0]["name"] if entries[0]["folds"] else None,
         "advice": advice.sentence,
         "recommended": advice.method,
+        "training": what_the_law_says(entries, baseline) if metric.is_default else None,
         "methods": entries,
         "changed": _changed(table, target, runs, entries, baseline, advice.method),
         "environment": environment or {},
@@ -196,6 +198,8 @@ def _entry(
                 name: run.result[name]
                 for name in (*kinds, "log_loss", "fit_seconds", "tune_seconds")
             },
+            # Runs of older versions do not have it.
+            "train_accuracy": run.result.get("train_accuracy"),
             "rows": len(run.result["rows"]),
             "parameters": run.result["parameters"],
         }
@@ -217,6 +221,9 @@ def _entry(
             key: _estimate([fold[key] for fold in tested], folds, each)
             for key, each in kinds.items()
         },
+        "train_accuracy": _mean(
+            [each["train_accuracy"] for each in tested if each["train_accuracy"] is not None]
+        ),
         "difference": None,
         "folds": tested,
         "fit_seconds": _mean([each["fit_seconds"] for each in tested]),

@@ -97,7 +97,7 @@ def fit_table(
     True
     """
     import hitrate
-    from hitrate_lab.compare.folds import codes
+    from hitrate_lab.compare.folds import chosen_on, codes
     from hitrate_lab.compare.one_run import best_candidate, fitted
     from hitrate_lab.models.methods import methods
     from hitrate_lab.seeds import seed_of
@@ -118,9 +118,13 @@ def fit_table(
     candidates = method.candidates(trials, len(y))
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
+        most = chosen_on(len(y))
         if len(candidates) > 1:
-            say(f"{method.label}: choosing between {len(candidates)} candidates")
-        parameters, _ = best_candidate(x, y, method, candidates, own, len(table.classes), judge)
+            of = "" if most is None else f" on {most:,} of {len(y):,} rows"
+            say(f"{method.label}: choosing between {len(candidates)} candidates{of}")
+        parameters, _ = best_candidate(
+            x, y, method, candidates, own, len(table.classes), judge, most
+        )
         say(f"{method.label}: fitting {len(y)} rows, {x.shape[1]} features")
         estimator = fitted(method, parameters, own, x, y)
     for each in sorted({f"{each.category.__name__}: {each.message}" for each in said}):

@@ -15,6 +15,9 @@ Array = NDArray[Any]
 
 # Part of the training rows that is held out to choose parameters.
 HELD_OUT = 0.2
+# Of more training rows so many are drawn to choose parameters: what is chosen from more hardly
+# differs, and each candidate takes a fit.
+CHOSEN_ON = 100_000
 
 
 def codes(table: Table) -> Array:
@@ -47,6 +50,11 @@ def possible_folds(target: Array, folds: int) -> tuple[int, str | None]:
     return fewest, f"{fewest} folds instead of {folds}: the smallest class has {fewest} rows"
 
 
+def chosen_on(rows: int) -> int | None:
+    """How many of so many training rows parameters are chosen on; None for all."""
+    return CHOSEN_ON if rows > CHOSEN_ON else None
+
+
 def fold_rows(target: Array, folds: int, repeat: int, seed: int) -> list[Array]:
     """Rows of each fold, in order; every class is spread over all of them.
 
@@ -64,7 +72,7 @@ def fold_rows(target: Array, folds: int, repeat: int, seed: int) -> list[Array]:
     return [rows for _, rows in deal.split(target, target)]
 
 
-def inner_split(target: Array, seed: int) -> tuple[Array, Array]:
+def inner_split(target: Array, seed: int, most: int | None = None) -> tuple[Array, Array]:
     """Rows to fit candidates to and rows to judge them by: about a fifth of each class.
 
     A class of one row stays among those that are fitted, any other has rows on both sides.
@@ -73,12 +81,17 @@ def inner_split(target: Array, seed: int) -> tuple[Array, Array]:
     ----------
     target : array of int, shape (N,)
     seed : int
+    most : int, optional
+        Of more rows about so many are drawn, of every class its share.
     """
     random = np.random.default_rng(seed)
-    held_out = []
+    share = 1.0 if most is None else min(1.0, most / max(1, len(target)))
+    inside, held_out = [np.arange(0)], [np.arange(0)]
     for each in np.unique(target):
         rows = random.permutation(np.flatnonzero(target == each))
-        if len(rows) > 1:
-            held_out.append(rows[: max(1, round(HELD_OUT * len(rows)))])
-    judged = np.sort(np.concatenate(held_out)) if held_out else np.arange(0)
-    return np.delete(np.arange(len(target)), judged), judged
+        if share < 1:
+            rows = rows[: max(2, round(share * len(rows)))]
+        count = max(1, round(HELD_OUT * len(rows))) if len(rows) > 1 else 0
+        held_out.append(rows[:count])
+        inside.append(rows[count:])
+    return np.sort(np.concatenate(inside)), np.sort(np.concatenate(held_out))

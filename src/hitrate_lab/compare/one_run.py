@@ -30,6 +30,7 @@ def one_run(
     seed: int,
     metric: Metric = ACCURACY,
     encoded: tuple[Any, Any] | None = None,
+    most: int | None = None,
 ) -> dict[str, Any]:
     """Fit a method to all rows but those of a fold, and predict these.
 
@@ -53,6 +54,8 @@ def one_run(
         What is best; accuracy is in the result in any case.
     encoded : pair of arrays, optional
         What `encoded_fold` makes of these features and rows, where it is known.
+    most : int, optional
+        Candidates are tried on so many of the training rows, if there are more.
 
     Returns
     -------
@@ -64,16 +67,18 @@ def one_run(
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         begun = time.perf_counter()
-        chosen, trials = best_candidate(x, y, method, candidates, seed, classes, metric)
+        chosen, trials = best_candidate(x, y, method, candidates, seed, classes, metric, most)
         tuned = time.perf_counter()
         model = fitted(method, chosen, seed, x, y)
         ended = time.perf_counter()
         predicted = np.asarray(model.predict(unseen), np.int64)
         p = _probabilities(model, unseen, classes)
+        fits = np.asarray(model.predict(x), np.int64) == y
     truth = target[rows]
     sure = p[np.arange(len(rows)), predicted]
     return {
         "accuracy": accuracy(truth, predicted, p, classes),
+        "train_accuracy": float(fits.mean()),
         "log_loss": log_loss(truth, predicted, p, classes),
         **({} if metric.is_default else {metric.key: metric(truth, predicted, p, classes)}),
         "fit_seconds": round(ended - tuned, 4),
@@ -119,9 +124,10 @@ def best_candidate(
     seed: int,
     classes: int,
     metric: Metric = ACCURACY,
+    most: int | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The best candidate on held-out rows, and how each did; one alone needs no trial."""
-    inside, judged = inner_split(y, seed)
+    inside, judged = inner_split(y, seed, most)
     if len(candidates) == 1 or not len(judged):
         return candidates[0], []
     trials: list[dict[str, Any]] = []

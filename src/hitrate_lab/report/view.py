@@ -57,13 +57,14 @@ def one(document: Document) -> View:
         "methods": methods,
         "has": {
             key: any(method[key] is not None for method in methods)
-            for key in ("difference", "p", "accuracy", "fit", "tune", "log_loss")
+            for key in ("difference", "p", "accuracy", "train", "fit", "tune", "log_loss")
         },
         "notes": [str(note) for note in table.get("notes") or []],
         "failures": [
             f"{method['label']}: {failure}" for method in methods for failure in method["failures"]
         ],
         "classes": _classes(table),
+        "training": str(document.get("training") or ""),
         "side_by_side": _side_by_side(methods),
         "folds": closer.folds(document, methods, metric),
         "confusions": closer.confusions(document, methods),
@@ -105,6 +106,8 @@ def _methods(document: Document, metric: Description, digits: int) -> list[View]
             "score_title": f"{label}: {words}" + (f" ({interval})" if interval else ""),
             **_accuracy(method.get("accuracy") or {}, digits),
             **_difference(label, gap, metric, digits),
+            "train": (train := number(method.get("train_accuracy"))),
+            "train_text": METRICS["accuracy"].text(train, digits),
             "verdict": "baseline" if is_baseline else _verdict(gap, metric),
             "failures": [str(failure) for failure in method.get("failures") or []],
         }

@@ -27,7 +27,7 @@ from hitrate_lab.tables.delimited import (
     unpacked_name,
 )
 from hitrate_lab.tables.opened import refuse_bombs, refuse_strange
-from hitrate_lab.tables.parquet_files import read_parquet
+from hitrate_lab.tables.parquet_files import parquet_pieces, read_parquet
 from hitrate_lab.tables.recognised import AS_CSV
 from hitrate_lab.tables.written import COMMAS, Form, Writing
 
@@ -156,9 +156,7 @@ def text_chunks(
     """
     checked_file(path)
     if kind_of(path) == "parquet":
-        frame, *_ = read_parquet(path, as_text)
-        for start in range(0, len(frame), rows):
-            yield frame.iloc[start : start + rows]
+        yield from parquet_pieces(path, rows, as_text)
         return
     pointed = set() if delimiter_of(path) == "," else set(as_numbers)
     names, _, parts = _parts(path, rows)

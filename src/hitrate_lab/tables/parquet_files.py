@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from hitrate_lab.tables.recognised import LOOKED_AT, PARQUET_MAGIC, complaint_ab
 
 # What Parquet may become: so many cells in any case, and so many for each of its bytes.
 FEW_CELLS, CELLS_PER_BYTE = 2**27, 2**7
+# Bytes of a column that are read ahead, where a file is read in pieces.
+BUFFER = 2**16
 # Of the name that Parquet has for a kind.
 LONGEST_KIND = 40
 
@@ -26,6 +29,42 @@ def read_parquet(
 
     Columns of lists, bytes and the like are left out with a note.
     """
+    with _opened(path) as (file, parquet):
+        found = parquet.read_table(file)
+    names, renamed = column_names(list(found.column_names))
+    notes = (
+        [f"names that were empty, or there before, are now {listed(renamed)}"] if renamed else []
+    )
+    columns = list(found.columns)
+    del found
+    data, left_out = _plain_columns(names, columns, as_text)
+    if left_out:
+        notes.append(f"not used, neither numbers, text nor dates: {listed(left_out)}")
+    # Columns stay apart: to put them together would take the room of the table once more.
+    return pd.DataFrame(data, copy=False), renamed, notes, left_out
+
+
+def parquet_pieces(path: Path, rows: int, as_text: Collection[str]) -> Generator[Any]:
+    """The same columns as frames of at most so many rows; the index counts rows from 0.
+
+    Each piece is read by itself: of a column with gaps, one without them may have another type.
+    """
+    start = 0
+    with _opened(path) as (file, parquet):
+        # Else each column's part of a group of rows, which may be all there are, is read at once.
+        pieces = parquet.ParquetFile(file, buffer_size=BUFFER, pre_buffer=False)
+        names, _ = column_names(list(pieces.schema_arrow.names))
+        for piece in pieces.iter_batches(rows, use_threads=False):
+            data, _ = _plain_columns(names, list(piece.columns), as_text)
+            index = range(start, start + piece.num_rows)
+            start = index.stop
+            if len(index):
+                yield pd.DataFrame(data, index=index, copy=False)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
+    """A file that is Parquet, has rows and is in proportion, and the module that reads it."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -36,34 +75,41 @@ def read_parquet(
             start = file.peek(LOOKED_AT)[:LOOKED_AT]
             if not start.startswith(PARQUET_MAGIC) and (what := complaint_about(path, start)):
                 raise BadInput(what)
-            _refuse_large(path, parquet.read_metadata(file))
+            metadata = parquet.read_metadata(file)
+            _refuse_large(path, metadata)
+            if not metadata.num_rows:
+                raise BadInput(f"{path} has no rows")
             file.seek(0)
-            found = parquet.read_table(file)
+            yield file, parquet
     except (OSError, pyarrow.ArrowException) as error:
         raise BadInput(f"{path}: cannot be read as Parquet ({error})") from None
-    if not found.num_rows:
-        raise BadInput(f"{path} has no rows")
-    names, renamed = column_names(list(found.column_names))
-    notes = (
-        [f"names that were empty, or there before, are now {listed(renamed)}"] if renamed else []
-    )
+
+
+def _plain_columns(
+    names: Sequence[str], columns: list[Any], as_text: Collection[str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Columns of a frame, and the kinds of those that are left out.
+
+    The list is emptied on the way, so that what is done with can go.
+    """
+    import pyarrow
+
     data: dict[str, Any] = {}
     left_out: dict[str, str] = {}
-    for name, column in zip(names, found.columns, strict=True):
+    for name in names:
+        column = columns.pop(0)
         kind = column.type
         if pyarrow.types.is_dictionary(kind):
             kind = kind.value_type
         if pyarrow.types.is_nested(kind) or pyarrow.types.is_binary(kind):
             left_out[name] = _kind_of_column(str(column.type))
-        else:
-            values = plain(column.to_pandas())
-            if values.dtype == object:
-                text = cell_text if name in as_text else label_text
-                values = values.map(text).astype(object)
-            data[name] = values
-    if left_out:
-        notes.append(f"not used, neither numbers, text nor dates: {listed(left_out)}")
-    return pd.DataFrame(data), renamed, notes, left_out
+            continue
+        values = plain(column.to_pandas())
+        if values.dtype == object:
+            text = cell_text if name in as_text else label_text
+            values = values.map(text).astype(object)
+        data[name] = values.to_numpy()
+    return data, left_out
 
 
 def _kind_of_column(kind: str) -> str:

@@ -57,11 +57,13 @@ def test_a_document_has_the_fields_that_readers_rely_on(finished):
     assert set(document) == {
         *("format", "version", "table", "settings", "complete", "done", "failed", "planned"),
         *("baseline", "best", "advice", "recommended", "methods", "changed", "environment"),
+        "training",
     }
     for method in document["methods"]:
         assert set(method) == {
             *("name", "label", "model", "loss", "accuracy", "difference", "folds", "fit_seconds"),
             *("tune_seconds", "confusion", "reliability", "curve", "log_loss", "failures"),
+            "train_accuracy",
         }
     # Not all are installed, and only a clone has a commit.
     assert set(document["environment"]) - {"xgboost", "lightgbm", "commit"} == {
@@ -82,16 +84,18 @@ def test_a_complete_comparison_says_so(finished):
 def test_accuracies_of_the_baseline_are_those_of_scikit_learn(wine, tmp_path):
     untuned = {**QUICK, "losses": ["cross_entropy"], "trials": 1}
     document = compare(wine, store=tmp_path / "runs.sqlite", **untuned)
-    scores = []
+    scores, training = [], []
     for repeat in range(2):
         split = StratifiedKFold(3, shuffle=True, random_state=seed_of(0, repeat))
         for train, test in split.split(wine.features, wine.target):
             model = make_pipeline(Columns(), LogisticRegression(max_iter=1000))
             model.fit(wine.features.iloc[train], wine.target.iloc[train])
             scores.append(model.score(wine.features.iloc[test], wine.target.iloc[test]))
+            training.append(model.score(wine.features.iloc[train], wine.target.iloc[train]))
     (method,) = document["methods"]
     assert [fold["accuracy"] for fold in method["folds"]] == pytest.approx(scores, abs=1e-12)
     assert method["accuracy"]["mean"] == pytest.approx(np.mean(scores), abs=1e-12)
+    assert [fold["train_accuracy"] for fold in method["folds"]] == pytest.approx(training)
 
 
 def test_all_methods_are_tested_on_the_same_rows_and_every_row_once_in_a_repeat(finished):
@@ -105,6 +109,33 @@ def test_all_methods_are_tested_on_the_same_rows_and_every_row_once_in_a_repeat(
         every = [row for (r, _), (one, _) in rows.items() if r == repeat for row in one]
         assert sorted(every) == list(range(178))
     assert rows[0, 0] != rows[1, 0]
+
+
+def test_parameters_of_many_rows_are_chosen_on_some_of_every_class(wine, tmp_path, monkeypatch):
+    target = np.repeat([0, 1, 2], [700, 280, 20])
+    # 70, 28 and 2 of them, a fifth of each to judge by and one row at least.
+    inside, judged = inner_split(target, 0, 100)
+    assert not set(inside) & set(judged)
+    assert np.bincount(target[inside]).tolist() == [56, 22, 1]
+    assert np.bincount(target[judged]).tolist() == [14, 6, 1]
+    # As many as there are: the same as without a limit.
+    for one, other in zip(inner_split(target, 0, 1000), inner_split(target, 0), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+    monkeypatch.setattr("hitrate_lab.compare.folds.CHOSEN_ON", 40)
+    sizes = []
+    monkeypatch.setattr(
+        "hitrate_lab.compare.one_run.fitted",
+        lambda method, parameters, seed, x, y: (
+            sizes.append(len(y)) or method.build(parameters, seed).fit(x, y)
+        ),
+    )
+    few = {**SMALL, "losses": ["cross_entropy"], "trials": 2}
+    document = compare(wine, store=tmp_path / "runs.sqlite", **few)
+    assert sizes == [32, 32, 118, 32, 32, 119, 32, 32, 119]
+    assert any("chosen on 40 of a fold's" in note for note in document["table"]["notes"])
+    with Store(tmp_path / "runs.sqlite") as store:
+        assert {run.specification["chosen_on"] for run in store.runs()} == {40}
 
 
 def test_a_fold_is_finished_by_all_methods_before_the_next_begins(finished):

@@ -4,6 +4,8 @@ import codecs
 import csv
 import gzip
 import sys
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,8 @@ from sklearn import datasets
 
 from hitrate_lab.bad_input import BadInput, printable
 from hitrate_lab.tables import Columns, Table, read_table
+from hitrate_lab.tables.files import text_chunks
+from hitrate_lab.tables.parquet_files import read_parquet
 from hitrate_lab.tables.reading import BUILT_IN, data_folders
 from hitrate_lab.tables.table import make_table
 
@@ -493,3 +497,50 @@ def test_twice_as_many_columns_are_twice_the_work(write):
     paths = [write(text_of_many_columns(count), f"{count}.csv") for count in (299, 300, 600)]
     _, once, twice = (calls_of(lambda path=path: read_table(path, "y")) for path in paths)
     assert twice < 2.2 * once
+
+
+def test_parquet_in_pieces_is_the_table_in_pieces(tmp_path):
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": random.standard_normal(1000), "n": range(1000)})
+    frame["maybe"] = pd.array([None if k % 7 == 3 else k for k in range(1000)], "Int64")
+    frame["kind"] = pd.Categorical(random.choice(["a", " b", "?"], 1000))
+    frame["flag"] = random.random(1000) < 0.5
+    frame["when"] = pd.date_range("2024-01-01", periods=1000, tz="Europe/Paris")
+    frame["list"] = [[1]] * 1000
+    path = tmp_path / "t.parquet"
+    # Groups of rows that no piece fits into.
+    frame.to_parquet(path, row_group_size=333)
+    whole, *_ = read_parquet(path, [])
+    pieces = list(text_chunks(path, 100))
+    assert max(map(len, pieces)) <= 100
+    joined = pd.concat(pieces)
+    assert joined.index.tolist() == list(range(1000)) and "list" not in joined
+    for name in whole:
+        # A piece without gaps may have whole numbers, or bools, where the table has not.
+        pd.testing.assert_series_equal(joined[name], whole[name], check_dtype=False)
+
+
+def test_a_piece_of_parquet_does_not_take_the_room_of_the_file(tmp_path):
+    import pyarrow
+
+    path = tmp_path / "t.parquet"
+    # One group of rows, of numbers that do not pack: 40 MB.
+    x = np.random.default_rng(0).standard_normal((1_000_000, 5))
+    pd.DataFrame(x, columns=list("abcde")).to_parquet(path, row_group_size=1_000_000)
+    before, most = pyarrow.total_allocated_bytes(), 0
+    with closing(text_chunks(path, 1000)) as pieces:
+        for piece in islice(pieces, 300):
+            most = max(most, pyarrow.total_allocated_bytes() - before)
+            assert len(piece) == 1000
+    # Of each column a page and what it is unpacked to, of about a megabyte each, and a dictionary.
+    assert 0 < most < 20e6
+
+
+def test_a_damaged_piece_of_parquet_is_told(tmp_path):
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"x": np.random.default_rng(0).standard_normal(50_000)}).to_parquet(path)
+    content = bytearray(path.read_bytes())
+    content[1000:200_000] = bytes(199_000)
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=r"t\.parquet: cannot be read as Parquet"):
+        list(text_chunks(path, 100))
