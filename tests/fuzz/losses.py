@@ -7,6 +7,7 @@ has a place. Of usual logits some are computed in float64 too.
 
 import math
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +59,17 @@ class Losses(Target):
         logits = self._laid_out(draw, logits)
         target, options, is_moving = self._options(draw, generator, logits, axis, rows, classes)
         loss, arguments, may_complain = self._loss(draw, generator, rows, classes, options)
-        told = f"{loss} {arguments} {options} target {target} logits {logits}"
+
+        def told() -> str:
+            # Only where it is needed: writing tensors takes a third of a case's time.
+            return f"{loss} {arguments} {options} target {target} logits {logits}"
+
         leaf = logits.detach().requires_grad_()
         try:
             value = self._value(loss, leaf, target, {**arguments, **options})
         except (ValueError, TypeError) as error:
             if not may_complain:
-                raise Wrong(f"complained of {told}: {error}") from error
+                raise Wrong(f"complained of {told()}: {error}") from error
             return "complaint"
         gradient = torch.autograd.grad(value.sum(), leaf)[0] if value.requires_grad else None
         allowed = self._cross_entropy(logits, target, options, is_moving)
@@ -242,14 +247,16 @@ class Losses(Target):
         (gradient,) = torch.autograd.grad(value.sum(), leaf)
         return value.detach().isnan(), gradient.isnan()
 
-    def _no_nan(self, value: Any, gradient: Any, allowed: tuple[Any, Any], told: str) -> None:
+    def _no_nan(
+        self, value: Any, gradient: Any, allowed: tuple[Any, Any], told: Callable[[], str]
+    ) -> None:
         in_value, in_gradient = allowed
         if bool((value.detach().isnan() & ~in_value).any()):
-            raise Wrong(f"NaN value of {told}")
+            raise Wrong(f"NaN value of {told()}")
         if gradient is None or bool(in_value.any()):
             return
         if bool((gradient.isnan() & ~in_gradient).any()):
-            raise Wrong(f"NaN gradient of {told}")
+            raise Wrong(f"NaN gradient of {told()}")
 
     def _is_checked(
         self,
@@ -283,7 +290,7 @@ class Losses(Target):
         options: dict[str, Any],
         value: Any,
         gradient: Any,
-        told: str,
+        told: Callable[[], str],
     ) -> None:
         """Against float64, as far as the rounding of logits in float32 lets the result be known."""
         torch = self.torch
@@ -301,9 +308,9 @@ class Losses(Target):
         slack = 5e-5 * truth.abs().clamp(min=1.0)
         slack = slack + 10 * sum((other - truth).abs() for other, _ in others)
         if bool(((value.detach().double() - truth).abs() > slack).any()):
-            raise Wrong(f"value {value.tolist()} for {truth.tolist()} of {told}")
+            raise Wrong(f"value {value.tolist()} for {truth.tolist()} of {told()}")
         largest = slope.abs().amax().clamp(min=1e-30)
         slack = (least + 2e-4) * largest
         slack = slack + 10 * sum((other - slope).abs() for _, other in others) + 1e-7
         if bool(((gradient.double() - slope).abs() > slack).any()):
-            raise Wrong(f"gradient {gradient.tolist()} for {slope.tolist()} of {told}")
+            raise Wrong(f"gradient {gradient.tolist()} for {slope.tolist()} of {told()}")
