@@ -13,6 +13,7 @@ seeds alone:
 # Module and class of each target; a module's name is none of the standard library's.
 TARGETS = {
     "bad_files": ("fuzz.bad_files", "BadFiles"),
+    "kills": ("fuzz.kills", "Kills"),
     "losses": ("fuzz.losses", "Losses"),
     "model_folders": ("fuzz.model_folders", "ModelFolders"),
 }

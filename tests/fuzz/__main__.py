@@ -77,8 +77,9 @@ def _tell(summary: Summary) -> None:
             print(f"  seed {each.seed}: {each.kind}: {each.detail}")
             print("".join(f"    | {line}\n" for line in each.output.splitlines()[-5:]), end="")
     outcomes = ", ".join(f"{count:,} {word}" for word, count in sorted(summary.outcomes.items()))
+    inputs = f" of {summary.inputs:,} inputs" if summary.inputs > summary.cases else ""
     print(
-        f"{summary.target}: {summary.cases:,} cases in {summary.wall_seconds:.0f} s; "
+        f"{summary.target}: {summary.cases:,} cases{inputs} in {summary.wall_seconds:.0f} s; "
         f"{len(summary.findings)} findings; {outcomes or 'nothing else'}; "
         f"at most {summary.peak_mebibytes:.0f} MiB, {summary.slowest_cpu_seconds:.2f} s of CPU",
         flush=True,

@@ -1,16 +1,19 @@
 """Losses under any input: nothing raised but complaints, no NaN, and float64's numbers.
 
-A case is one loss (or a noise and a link of one's choice) with options, a layout, a dtype and
-logits, ordinary ones or extreme ones. Cross entropy on the same logits and target says where NaN
-has a place. Of usual logits some are computed in float64 too.
+A case is one call of a loss (or a noise and a link of one's choice) with options, a layout, a dtype
+and logits, ordinary ones or extreme ones; its inputs are the rows, each with a target. Cross
+entropy on the same logits and target says where NaN has a place. Of usual logits some are computed
+in float64 too.
 """
 
 import math
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fuzz.limits import Limits
+from fuzz.loss_options import NAMES, add_options, costs
 from fuzz.target import Target, Wrong
 
 DTYPES = ("float64", "float32", "float32", "bfloat16", "float16")
@@ -53,22 +56,34 @@ class Losses(Target):
         torch, draw = self.torch, random.Random(seed)
         generator = torch.Generator().manual_seed(seed)
         rows, classes, shape, axis = self._layout(draw)
+        self.inputs = rows
         dtype = getattr(torch, draw.choice(DTYPES))
         logits, is_usual = self._logits(draw, generator, shape, dtype)
         logits = self._laid_out(draw, logits)
         target, options, is_moving = self._options(draw, generator, logits, axis, rows, classes)
         loss, arguments, may_complain = self._loss(draw, generator, rows, classes, options)
-        told = f"{loss} {arguments} {options} target {target} logits {logits}"
+        may_complain |= add_options(draw, generator, loss, classes, target, options)
+
+        def told() -> str:
+            # Only where it is needed: writing tensors takes a third of a case's time.
+            return f"{loss} {arguments} {options} target {target} logits {logits}"
+
         leaf = logits.detach().requires_grad_()
         try:
             value = self._value(loss, leaf, target, {**arguments, **options})
         except (ValueError, TypeError) as error:
             if not may_complain:
-                raise Wrong(f"complained of {told}: {error}") from error
+                raise Wrong(f"complained of {told()}: {error}") from error
             return "complaint"
         gradient = torch.autograd.grad(value.sum(), leaf)[0] if value.requires_grad else None
-        allowed = self._cross_entropy(logits, target, options, is_moving)
-        self._no_nan(value, gradient, allowed, told)
+        if any(bool(each.isnan().any()) for each in (value, gradient) if each is not None):
+            allowed = self._cross_entropy(logits, target, options, is_moving)
+            try:
+                self._no_nan(value, gradient, allowed, told)
+            except Wrong:
+                if self._is_beyond(loss, logits, target, arguments, options):
+                    return "beyond the dtype's range"
+                raise
         if self._is_checked(draw, logits, arguments, options, is_usual) and gradient is not None:
             self._check(loss, logits, target, arguments, options, value, gradient, told)
             return "as in float64"
@@ -76,7 +91,7 @@ class Losses(Target):
 
     def _layout(self, draw: random.Random) -> tuple[int, int, tuple[int, ...], int]:
         classes = draw.choice((2, 3, 3, 5, 5, 12))
-        inner = draw.choice(((), (1,), (3,), (4,), (4,), (6,), (2, 2), (2, 1, 2), (0,)))
+        inner = draw.choice(((), (1,), (4,), (16,), (32,), (64,), (2, 2), (2, 1, 2), (0,)))
         axis = min(1, len(inner))
         return math.prod(inner), classes, (*inner[:axis], classes, *inner[axis:]), axis
 
@@ -88,8 +103,8 @@ class Losses(Target):
         logits = scale * torch.randn(shape, generator=generator, dtype=torch.float64)
         kind = draw.choice(("usual", "usual", "extreme", "some", "ties", "masked"))
         if kind == "extreme":
-            flat = [draw.choice((*EXTREMES, limit, -limit)) for _ in range(logits.numel())]
-            logits = torch.tensor(flat, dtype=torch.float64).reshape(shape)
+            table = torch.tensor((*EXTREMES, limit, -limit), dtype=torch.float64)
+            logits = table[torch.randint(len(table), shape, generator=generator)]
         elif kind == "some":
             chosen = torch.rand(shape, generator=generator) < 0.3
             logits = logits.masked_fill(chosen, draw.choice(EXTREMES))
@@ -164,6 +179,10 @@ class Losses(Target):
                 arguments[key] = self._number(draw, draw.choice(values))
             if name == "hinge":
                 arguments["rivals"] = draw.choice(("max", "sum", "mean"))
+            if name == "generalized_cross_entropy" and draw.random() < 0.3:
+                arguments["threshold"] = draw.choice((0.1, 0.5, 0.9))
+            if name == "expected_cost":
+                return name, *costs(draw, generator, classes)
             return name, arguments, False
         return name, *self._exact(draw, generator, rows, classes, options)
 
@@ -196,7 +215,7 @@ class Losses(Target):
             arguments["sigma"] = sigma
         elif kind == "tensor":
             arguments["sigma"] = torch.tensor(sigma, requires_grad=draw.random() < 0.5)
-        elif kind in ("row", "class") and rows:
+        elif kind in ("row", "class") and 0 < rows <= (16 if kind == "class" else 64):
             shape = (rows,) if kind == "row" else (draw.choice((1, rows)), classes)
             spread = torch.rand(shape, generator=generator).sub(0.5).mul(draw.choice((0, 2, 8)))
             each = draw.choice((1.0, 1.0, 0.3, 1e-4, 1e4, 1e-30, 1e30)) * spread.exp()
@@ -232,7 +251,7 @@ class Losses(Target):
         torch = self.torch
         leaf = logits.detach().clone()
         leaf = (leaf if leaf.dtype == torch.float64 else leaf.float()).requires_grad_()
-        given = dict(options)
+        given = {name: value for name, value in options.items() if name not in NAMES}
         if is_moving:
             given["label_smoothing"] = float(given["label_smoothing"])
         if given.get("weight") is not None:
@@ -242,14 +261,38 @@ class Losses(Target):
         (gradient,) = torch.autograd.grad(value.sum(), leaf)
         return value.detach().isnan(), gradient.isnan()
 
-    def _no_nan(self, value: Any, gradient: Any, allowed: tuple[Any, Any], told: str) -> None:
+    def _is_beyond(
+        self, loss: str, logits: Any, target: Any, arguments: dict[str, Any], options: Any
+    ) -> bool:
+        """Whether float64 says that a row's value or gradient has no place in the logits' dtype.
+
+        Class weights and costs times logits of 1e38, and sigmas of 1e-30, lead there.
+        """
+        torch = self.torch
+        if logits.dtype == torch.float64:
+            largest = logits.detach().masked_fill(logits.isinf(), 0.0).abs().amax()
+            return float(largest) > 1e300 and not options.keys().isdisjoint(NAMES)
+        given = {**arguments, **options}
+        if given.get("link") != "batch_log":
+            given["reduction"] = "none"
+        leaf = logits.detach().double().requires_grad_()
+        labels = target.double() if target.is_floating_point() else target
+        truth = self._value(loss, leaf, labels, given)
+        found = [truth.detach(), torch.autograd.grad(truth.sum(), leaf)[0]]
+        # Infinities are those of masked classes.
+        finite = [each.masked_fill(~each.isfinite(), 0.0).abs().amax() for each in found]
+        return max(map(float, finite)) > 0.01 * torch.finfo(logits.dtype).max
+
+    def _no_nan(
+        self, value: Any, gradient: Any, allowed: tuple[Any, Any], told: Callable[[], str]
+    ) -> None:
         in_value, in_gradient = allowed
         if bool((value.detach().isnan() & ~in_value).any()):
-            raise Wrong(f"NaN value of {told}")
+            raise Wrong(f"NaN value of {told()}")
         if gradient is None or bool(in_value.any()):
             return
         if bool((gradient.isnan() & ~in_gradient).any()):
-            raise Wrong(f"NaN gradient of {told}")
+            raise Wrong(f"NaN gradient of {told()}")
 
     def _is_checked(
         self,
@@ -283,7 +326,7 @@ class Losses(Target):
         options: dict[str, Any],
         value: Any,
         gradient: Any,
-        told: str,
+        told: Callable[[], str],
     ) -> None:
         """Against float64, as far as the rounding of logits in float32 lets the result be known."""
         torch = self.torch
@@ -301,9 +344,12 @@ class Losses(Target):
         slack = 5e-5 * truth.abs().clamp(min=1.0)
         slack = slack + 10 * sum((other - truth).abs() for other, _ in others)
         if bool(((value.detach().double() - truth).abs() > slack).any()):
-            raise Wrong(f"value {value.tolist()} for {truth.tolist()} of {told}")
+            raise Wrong(f"value {value.tolist()} for {truth.tolist()} of {told()}")
         largest = slope.abs().amax().clamp(min=1e-30)
         slack = (least + 2e-4) * largest
         slack = slack + 10 * sum((other - slope).abs() for _, other in others) + 1e-7
+        # Numbers that the logits' dtype does not have; subnormal ones of float16 are 6e-8 apart.
+        slack = slack + (3e-7 if logits.dtype == torch.float16 else 0.0)
+        slack = slack.masked_fill(slope.abs() > torch.finfo(logits.dtype).max, math.inf)
         if bool(((gradient.double() - slope).abs() > slack).any()):
-            raise Wrong(f"gradient {gradient.tolist()} for {slope.tolist()} of {told}")
+            raise Wrong(f"gradient {gradient.tolist()} for {slope.tolist()} of {told()}")

@@ -43,6 +43,7 @@ class Summary:
     target: str
     first_seed: int
     cases: int = 0
+    inputs: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     peak_mebibytes: float = 0.0
@@ -210,6 +211,7 @@ def _one_case(target: Target, seed: int, folder: Path) -> dict[str, Any]:
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+    said["inputs"] = target.inputs
     said["cpu"] = limits.cpu_seconds() - cpu
     said["peak"] = max(0.0, limits.peak() - before) if target.watches_memory else 0.0
     if said["peak"] > target.limits.mebibytes:
@@ -230,6 +232,7 @@ def _heard(worker: Worker, summary: Summary) -> bool:
             continue
         worker.now = None
         summary.cases += 1
+        summary.inputs += said["inputs"]
         summary.peak_mebibytes = max(summary.peak_mebibytes, said["peak"])
         if said["cpu"] > summary.slowest_cpu_seconds:
             summary.slowest_cpu_seconds, summary.slowest_seed = said["cpu"], said["seed"]
@@ -238,8 +241,9 @@ def _heard(worker: Worker, summary: Summary) -> bool:
                 Finding(said["seed"], said["kind"], said["detail"], _tail(worker))
             )
         else:
-            word = said["outcome"]
-            summary.outcomes[word] = summary.outcomes.get(word, 0) + 1
+            words = said["outcome"]
+            for word in [words] if isinstance(words, str) else words:
+                summary.outcomes[word] = summary.outcomes.get(word, 0) + 1
     return bool(data)
 
 

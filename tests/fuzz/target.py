@@ -27,14 +27,19 @@ class Target:
     # Cases that tests run with every change: seconds of work.
     with_every_change = 300
 
+    # Whether even these are left to the thorough tests.
+    is_slow = False
+    # What `case` has looked at, where that is more than one thing.
+    inputs = 1
+
     def prepare(self, folder: Path) -> None:
         """Write what all cases need, such as fitted models, into a folder."""
 
     def load(self, folder: Path) -> None:
         """Read what `prepare` wrote, and import what cases need."""
 
-    def case(self, seed: int, folder: Path) -> str:
-        """Run one case, and say in a word or two what came of it; these are counted.
+    def case(self, seed: int, folder: Path) -> str | list[str]:
+        """Run one case, and say in a word or two, or in several, what came of it; all are counted.
 
         Raises
         ------

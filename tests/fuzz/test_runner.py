@@ -68,10 +68,18 @@ def test_an_unknown_target_is_wrong_usage():
     assert ended.returncode == 2 and "there is no target 'nothing'" in ended.stderr
 
 
-@pytest.mark.parametrize("name", TARGETS)
-def test_some_cases_of_every_target_find_nothing(name, tmp_path):
-    module, kind = TARGETS[name]
-    cases = getattr(importlib.import_module(module), kind).with_every_change
+def targets():
+    """All of them; the slow ones are left to the thorough tests."""
+    for name, (module, kind) in TARGETS.items():
+        target = getattr(importlib.import_module(module), kind)
+        yield pytest.param(
+            name, target, marks=[pytest.mark.slow] if target.is_slow else [], id=name
+        )
+
+
+@pytest.mark.parametrize(("name", "target"), targets())
+def test_some_cases_of_every_target_find_nothing(name, target, tmp_path):
+    cases = target.with_every_change
     ended = fuzz(name, "--cases", str(cases), "--seed", "0", "--out", str(tmp_path))
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
     assert json.loads((tmp_path / f"{name}.json").read_text())["cases"] == cases

@@ -206,6 +206,16 @@ def test_bad_options_are_one_value_error(case, options, message):
         case.build(**options)(LOGITS, TARGET)
 
 
+@pytest.mark.parametrize("case", NAMED, ids=lambda c: c.name)
+def test_weights_beside_a_prior_are_complained_of_as_without_one(case):
+    for weight in ("balanced", [1.0] * 4, 3):
+        with pytest.raises(TypeError, match="weight must be a tensor"):
+            case(LOGITS, TARGET, weight=weight, **BALANCED)
+    for call in (case, lambda *given, **options: case.build(**options)(*given)):
+        with pytest.raises(ValueError, match="weight must have one value for each of the 4"):
+            call(LOGITS, TARGET, weight=torch.ones(3), **BALANCED)
+
+
 def test_bad_counts_are_one_value_error():
     with pytest.raises(ValueError, match=r"class 1 has no rows.*pseudocount=1"):
         hitrate.class_prior(torch.tensor([0, 0]), 2)

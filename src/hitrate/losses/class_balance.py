@@ -159,7 +159,10 @@ class Balance(NamedTuple):
         if isinstance(strength, Tensor):
             strength = strength.to(relative)
         own = torch.exp(-strength * relative)
-        return own if weight is None else own * weight.to(own)
+        if weight is None:
+            return own
+        check_weight(weight, len(own), call)
+        return own * weight.to(own)
 
     def shift(self, rows: Tensor, target: Tensor | None, call: object) -> Tensor:
         """Logits (R, C) plus tau log prior, less each target's margin, math (51)."""
@@ -218,6 +221,17 @@ def per_class(
                 f"{why if positive and given[first] == 0 else ''}"
             )
     return given if given.is_floating_point() else given.double()
+
+
+def check_weight(weight: Any, classes: int, call: object) -> None:
+    """Complain where class weights are no tensor of one for each class."""
+    if not isinstance(weight, Tensor):
+        raise TypeError(f"{call}: weight must be a tensor, got {type(weight).__name__}")
+    if weight.shape != (classes,):
+        raise ValueError(
+            f"{call}: weight must have one value for each of the {classes} classes, "
+            f"got shape {tuple(weight.shape)}"
+        )
 
 
 def check_length(value: Any, name: str, call: object, classes: int | None) -> None:

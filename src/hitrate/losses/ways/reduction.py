@@ -13,7 +13,7 @@ from typing import NamedTuple, TypedDict
 import torch
 from torch import Tensor
 
-from hitrate.losses.class_balance import Balance, check_balance
+from hitrate.losses.class_balance import Balance, check_balance, check_weight
 from hitrate.losses.ways.in_pieces import Piece, by_pieces, pieces_of, terms_by_pieces
 from hitrate.probability import arguments
 from hitrate.probability.execution import full_precision
@@ -111,13 +111,8 @@ class Batch:
         rows = scores if scores.dim() == 2 else scores.movedim(axis, -1).reshape(-1, classes)
         options = options.weighted(logits, call)
         weight = options.weight
-        if weight is not None and not isinstance(weight, Tensor):
-            raise TypeError(f"{call}: weight must be a tensor, got {type(weight).__name__}")
-        if weight is not None and weight.shape != (classes,):
-            raise ValueError(
-                f"{call}: weight must have one value for each of the {classes} classes, "
-                f"got shape {tuple(weight.shape)}"
-            )
+        if weight is not None:
+            check_weight(weight, classes, call)
         if not isinstance(target, Tensor):
             raise ValueError(f"{call}: target must be a tensor, got {type(target).__name__}")
         if is_sharded(logits):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from hitrate.probability.execution import is_eager_cpu, parts
+from hitrate.probability.execution import is_eager_cpu, parts, parts_of_row
 from hitrate.probability.margins import FARTHEST_ANYWHERE
 from hitrate.probability.methods import general_quadrature as general
 from hitrate.probability.methods.general_quadrature import Rule
@@ -71,7 +71,7 @@ def top_k(
     for part in parts(a, width):
         inner = None if b is None else b[part]
         rule = rule_of(a[part], inner, noise, k, nodes=nodes, dtype=dtype)
-        log_p[part], slope_a[part], slopes = value_and_slopes(a[part], inner, noise, k, rule)
+        log_p[part], slope_a[part], slopes = _by_rows(a[part], inner, noise, k, rule)
         if slope_b is not None and slopes is not None:
             slope_b[part] = slopes
     # With fewer than k rivals there is nobody to lose to.
@@ -88,6 +88,21 @@ def without_k_rivals(a: Tensor, k: int) -> Tensor:
     return (a >= FARTHEST_ANYWHERE).sum(1) > a.shape[1] - k
 
 
+def _by_rows(
+    a: Tensor, b: Tensor | None, noise: Noise, k: int, rule: Rule
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """`value_and_slopes` of some rows at a time: there may be far more nodes than a look has."""
+    found = []
+    for rows in parts(a, rule.t.shape[1] * a.shape[1] // 2):
+        inner = None if b is None else b[rows]
+        own = Rule(rule.t[rows], rule.weight[rows], rule.ahead[rows])
+        found.append(value_and_slopes(a[rows], inner, noise, k, own))
+    if len(found) == 1:
+        return found[0]
+    log_p, slope_a, slope_b = zip(*found, strict=True)
+    return torch.cat(log_p), torch.cat(slope_a), None if b is None else torch.cat(slope_b)
+
+
 def value_and_slopes(
     a: Tensor,
     b: Tensor | None,
@@ -97,19 +112,44 @@ def value_and_slopes(
     tilt: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """log p and its slopes by given nodes; torch differentiates this, with a tilt."""
-    log_cdf, log_hazard = noise.log_cdf_and_log_hazard(general._at(a, b, rule.t))  # (n, C, K)
-    log_cdf = log_cdf.clamp_min(-LOWEST)
-    log_density = noise.log_density(rule.t)
-    count = _counted(log_cdf, k, log_density) if tilt is None else Count.of(log_cdf, k, tilt)
-    log_share = log_density + count.log_fewer + rule.weight.log()
-    missed = (log_density.exp() * count.more * rule.weight).sum(1)
+    slope_a = torch.zeros_like(a)
+    slope_b = None if b is None else slope_a
+    # The sums are in units of e^top, the largest term so far.
+    top = torch.full_like(a[:, :1], -math.inf)
+    total, missed = torch.zeros_like(top), torch.zeros_like(top)
+    for some in _some_nodes(a, rule.t, k):
+        t, weight = rule.t[:, some], rule.weight[:, some]
+        log_cdf, log_hazard = noise.log_cdf_and_log_hazard(general._at(a, b, t))  # (n, C, K)
+        log_cdf, log_density = log_cdf.clamp_min(-LOWEST), noise.log_density(t)
+        if tilt is None:
+            count = _counted(log_cdf, k, log_density)
+        else:
+            count = Count.of(log_cdf, k, tilt[:, some])
+        log_term = log_density + count.log_fewer + weight.log()
+        missed = missed + (log_density.exp() * count.more * weight).sum(1, keepdim=True)
+        higher = torch.maximum(top, log_term.amax(1, keepdim=True))
+        # Without any term so far there is nothing to rescale.
+        unit = higher.masked_fill(torch.isneginf(higher), 0.0)
+        shrunk = (top - unit).exp()
+        total = total * shrunk + (log_term - unit).exp().sum(1, keepdim=True)
+        # The hazard of a rival that is ahead for certain may be beyond all numbers; it decides
+        # nothing.
+        log_slope = log_hazard + (log_term - unit)[:, None, :]
+        slope = log_slope.clamp_max(LARGEST).exp() * count.decides()
+        slope_a = slope_a * shrunk + slope.sum(2)
+        if slope_b is not None:
+            slope_b = slope_b * shrunk + (slope * t[:, None, :]).sum(2)
+        top = higher
+    unit = top.masked_fill(torch.isneginf(top), 0.0)
     near_one = torch.log1p(-missed.clamp_max(1.0))
-    log_p = torch.where(rule.ahead, near_one, torch.logsumexp(log_share, 1))
-    log_share = (log_share - log_p[:, None])[:, None, :]
-    # The hazard of a rival that is ahead for certain may be beyond all numbers; it decides nothing.
-    slope = (log_hazard + log_share).clamp_max(LARGEST).exp() * count.decides()
-    slope_b = None if b is None else (slope * rule.t[:, None, :]).sum(2)
-    return log_p, slope.sum(2), slope_b
+    log_p = torch.where(rule.ahead[:, None], near_one, total.log() + unit)
+    scale = (unit - log_p).exp()
+    return log_p[:, 0], slope_a * scale, None if slope_b is None else slope_b * scale
+
+
+def _some_nodes(a: Tensor, t: Tensor, k: int) -> list[slice]:
+    """Slices of nodes: a count holds about two tensors for each time that k can be halved."""
+    return parts_of_row(t.shape[1], a.numel() * max(2, k.bit_length() - 1), a)
 
 
 def hessian_product(
@@ -174,12 +214,11 @@ def rule_of(
             low, high, (*places, general._sharpest(tie, width, low, high)), general.POINTS
         )
         log_density = noise.log_density(t)
-        log_cdf = noise.log_cdf_and_log_hazard(general._at(a, b, t))[0].clamp_min(-LOWEST)
-        count = _counted(log_cdf, k, log_density)
+        log_fewer, more = _fewer_and_more(a, b, noise, k, t)
         if look == 0:
-            ahead = general._is_ahead(t, count.log_fewer, log_density)
-        value = log_density + torch.where(ahead, count.more.log(), count.log_fewer)
-        middle, steep = _steepness(t, count, log_density)
+            ahead = general._is_ahead(t, log_fewer, log_density)
+        value = log_density + torch.where(ahead, more.log(), log_fewer)
+        middle, steep = _steepness(t, log_fewer, more, log_density)
         here, there = general._not_negligible(value), general._not_negligible(steep)
         low, high = general._ends(t[:, ::APART], _kept(here, there))
     # Where the integrand itself is narrower than what it is made of, as with many rivals.
@@ -191,8 +230,7 @@ def rule_of(
         low, high, (*places, general._sharpest(tie, width, low, high)), 2 * general.POINTS
     )
     own = ((t - scale.peak) / general.EVEN).square() + scale.width**2
-    near = ((t[:, None, :] - tie[:, :, None]) / general.EVEN).square()
-    density = torch.minimum(own, (near + width.square()[:, :, None]).amin(1))
+    density = torch.minimum(own, general.nearest(t, tie, width))
     for place, narrow in peaks:
         density = torch.minimum(density, ((t - place) / general.EVEN).square() + narrow.square())
     density = density.rsqrt()
@@ -204,6 +242,19 @@ def rule_of(
         kinks += [torch.full_like(low, kink) for kink in noise.kinks]
         edges = general._split(edges, torch.cat(kinks, 1))
     return Rule(*general.panel_nodes(edges), ahead[:, 0])
+
+
+def _fewer_and_more(
+    a: Tensor, b: Tensor | None, noise: Noise, k: int, t: Tensor
+) -> tuple[Tensor, Tensor]:
+    """log P(fewer than k ahead), and P(k or more ahead), at t (n, K)."""
+    log_fewer, more = [], []
+    for some in _some_nodes(a, t, k):
+        log_cdf = noise.log_cdf_and_log_hazard(general._at(a, b, t[:, some]))[0]
+        count = _counted(log_cdf.clamp_min(-LOWEST), k, noise.log_density(t[:, some]))
+        log_fewer.append(count.log_fewer)
+        more.append(count.more)
+    return torch.cat(log_fewer, 1), torch.cat(more, 1)
 
 
 def _counted(log_cdf: Tensor, k: int, log_density: Tensor) -> Count:
@@ -222,9 +273,11 @@ def _kept(here: Tensor, there: Tensor) -> Tensor:
     return near | pad(there, (0, 1)) | pad(there, (1, 0))
 
 
-def _steepness(t: Tensor, count: Count, log_density: Tensor) -> tuple[Tensor, Tensor]:
+def _steepness(
+    t: Tensor, log_fewer: Tensor, more: Tensor, log_density: Tensor
+) -> tuple[Tensor, Tensor]:
     """Between points t, the log of the target's density times the slope in t of P(fewer ahead)."""
-    heights, more = count.log_fewer[:, ::APART], count.more[:, ::APART]
+    heights, more = log_fewer[:, ::APART], more[:, ::APART]
     t, log_density = t[:, ::APART], log_density[:, ::APART]
     before, after = heights[:, :-1], heights[:, 1:]
     by_logs = after + (-torch.expm1((before - after).clamp_max(0.0))).log()
