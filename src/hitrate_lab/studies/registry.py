@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 # Module and class of each.
 PROTOCOLS = {
+    "capacity map": "hitrate_lab.studies.networks.capacity:CapacityMap",
     "exact cost": "hitrate_lab.studies.exact.cost:ExactCost",
     "exact search": "hitrate_lab.studies.exact.search:ExactSearch",
     "exact tables": "hitrate_lab.studies.exact.tables:ExactTables",
