@@ -7,10 +7,8 @@ one of each method. The chosen ones are trained together from fresh seeds.
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +17,7 @@ from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.seeds import seed_of
 from hitrate_lab.studies.mixing.fields import check_made, check_methods, learning_rates_of
-from hitrate_lab.studies.networks.images import SPLIT, wrong_labels
+from hitrate_lab.studies.networks.images import SPLIT, read_set, wrong_labels
 from hitrate_lab.studies.networks.settings import COLLECTION, KINDS, measure_of
 from hitrate_lab.studies.protocol import Cell, Protocol
 
@@ -60,7 +58,8 @@ class CapacityMap(Protocol):
             study.wrong("methods", "all need the same seeds, of which they are trained together")
         if settings["tuning_seed"] in study.methods[0].seeds:
             study.fields().wrong("tuning_seed", "is one of the seeds, which should be fresh")
-        check_methods(study, "baseline", [settings["baseline"]])
+        for key in ("baseline", "judged"):
+            check_methods(study, key, [settings[key]])
         for method in study.methods:
             _variant(study, method)
 
@@ -75,7 +74,8 @@ class CapacityMap(Protocol):
 
         settings = _settings(study)
         widths, shares = settings.pop("hidden"), settings.pop("noise")
-        del settings["baseline"]
+        # What the report needs, and no result depends on.
+        del settings["baseline"], settings["judged"]
         methods = [_variant(study, method) for method in study.methods]
         check_made(study, methods, lambda method: Variant(**method).plan(epochs=1))
         return [
@@ -106,7 +106,7 @@ class CapacityMap(Protocol):
         from hitrate_lab.training.batched import Variant
 
         spec, begun = specification, time.perf_counter()
-        data = _read(spec["data_set"].removeprefix(COLLECTION), context.data_dir)
+        data = read_set(spec["data_set"].removeprefix(COLLECTION), context.data_dir)
         rows = split_of(data, spec)
         variants = [Variant(**each) for each in spec["methods"]]
         chosen = _tuned(rows, spec, variants)
@@ -155,7 +155,7 @@ class CapacityMap(Protocol):
 
     def pictures(self, study: Study, runs: Sequence[Run]) -> dict[str, str]:
         """The map, and gains over training error and headroom."""
-        from hitrate_lab.studies.networks.capacity_summary import pictures
+        from hitrate_lab.studies.networks.capacity_pictures import pictures
 
         return pictures(study, [(run.specification, run.result) for run in runs])
 
@@ -198,9 +198,7 @@ def split_of(data: ImageSet, spec: Specification) -> Split:
     mean, std = pixels[0].mean(), pixels[0].std()
     train, validation, test = (
         ((each - mean) / std, torch.tensor(target).long())
-        for each, target in zip(
-            pixels, (labels[kept], labels[held], data.test_labels), strict=True
-        )
+        for each, target in zip(pixels, (labels[kept], labels[held], data.test_labels), strict=True)
     )
     return Split(train, validation, test, data.classes)
 
@@ -265,18 +263,10 @@ def _accuracy(weights: list[Tensor], part: tuple[Tensor, Tensor]) -> float:
     return float(hits(weights, part).double().mean())
 
 
-@functools.lru_cache(maxsize=2)
-def _read(name: str, data_dir: Path | None) -> ImageSet:
-    """An image set, kept for the next run."""
-    from hitrate_lab.datasets.images import read_images
-
-    return read_images(name, data_dir=data_dir)
-
-
 def _settings(study: Study) -> dict[str, Any]:
     """The table [settings], checked."""
     fields = study.fields()
-    found = {
+    found: dict[str, Any] = {
         "hidden": fields.seeds("hidden"),
         "noise": fields.numbers("noise"),
         "rows": fields.whole("rows", 1),
@@ -288,6 +278,7 @@ def _settings(study: Study) -> dict[str, Any]:
         "weight_decays": fields.numbers("weight_decays"),
         "tuning_seed": fields.whole("tuning_seed"),
         "baseline": fields.text("baseline"),
+        "judged": fields.text("judged"),
     }
     fields.end()
     if any(share >= 1 for share in found["noise"]):
