@@ -240,7 +240,7 @@ def _trained(
         "one hidden layer" if spec["hidden"] else "linear",
         spec["epochs"],
         spec["batch_size"],
-        Optimizer("adam", weight_decay=decay),
+        Optimizer("adam", weight_decay=decay, falls=True),
         spec["hidden"] or None,
     )
     # What is looked at after every epoch is of no use here, where the last one counts.
