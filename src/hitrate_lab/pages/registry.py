@@ -10,6 +10,7 @@ from hitrate_lab.pages.count_pictures import counts
 from hitrate_lab.pages.cpu_tables import cpu
 from hitrate_lab.pages.demo_table import demo
 from hitrate_lab.pages.gpu_tables import gpu
+from hitrate_lab.pages.image_plan import image_plan
 from hitrate_lab.pages.house.architecture_page import architecture
 from hitrate_lab.pages.loss_pictures import losses
 from hitrate_lab.pages.made import Made, png_of
@@ -39,6 +40,7 @@ GENERATORS: dict[str, Callable[[Path], Made]] = {
     "cpu": cpu,
     "demo": demo,
     "gpu": gpu,
+    "image_plan": image_plan,
     "losses": losses,
     "sklearn": sklearn,
     "top_k": top_k,

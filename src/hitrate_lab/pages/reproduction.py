@@ -32,6 +32,9 @@ RANKS = tuple(
     for seed in ("", "-seed-0", "-seed-1")
 )
 SHOWN = {
+    "capacity_noise_small": Shown(
+        "images", ("Gain, training error and headroom", "Differences from cross entropy")
+    ),
     "exact_table_1_2": Shown("exact_tables", BOTH, ("exact-gradient-norms",)),
     "exact_search": Shown("exact_tables", BOTH),
     "exact_table_4": Shown("exact_tables", (ACCURACY,)),

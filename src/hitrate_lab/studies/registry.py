@@ -10,11 +10,13 @@ if TYPE_CHECKING:
 
 # Module and class of each.
 PROTOCOLS = {
+    "capacity map": "hitrate_lab.studies.networks.capacity:CapacityMap",
     "exact cost": "hitrate_lab.studies.exact.cost:ExactCost",
     "exact search": "hitrate_lab.studies.exact.search:ExactSearch",
     "exact tables": "hitrate_lab.studies.exact.tables:ExactTables",
     "gain law": "hitrate_lab.studies.gain.law:GainLaw",
     "image networks": "hitrate_lab.studies.networks.images:ImageNetworks",
+    "learnt groups": "hitrate_lab.studies.networks.learnt:LearntGroups",
     "mixing escape": "hitrate_lab.studies.mixing.escape:MixingEscape",
     "mixing gradient norm": "hitrate_lab.studies.mixing.gradient_norm:MixingGradientNorm",
     "mixing table": "hitrate_lab.studies.mixing.table:MixingTable",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from hitrate import schedules
@@ -131,14 +131,20 @@ class Options:
         return self.learning_rate * rise * curve(progress)
 
     def described(self) -> dict[str, Any]:
-        """All of it as what JSON can hold; functions by what they call themselves."""
-        return {key: _plain(value) for key, value in asdict(self).items()}
+        """All of it as what JSON can hold; functions by what they call themselves.
+
+        Equal options say the same in another process: a training goes on by it.
+        """
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
-    return value if isinstance(value, str | int | float | bool | None) else repr(value)
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    # What a function's repr has of its place in memory is another one in the next process.
+    return getattr(value, "__qualname__", None) or repr(value)
 
 
 def triangle(progress: float) -> float:

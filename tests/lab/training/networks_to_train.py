@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from hitrate import schedules
 from hitrate_lab.training import Options, Rows, Trainer, processes
 
 CASES = {
@@ -38,7 +39,15 @@ CASES = {
         average=0.9,
         save_every=2,
     ),
-    "asam": Options("exact_networks", epochs=2, batch_size=32, optimizer="asam", save_every=5),
+    # A rate that is a function: what it says of itself is the same in every process.
+    "asam": Options(
+        "exact_networks",
+        epochs=2,
+        batch_size=32,
+        optimizer="asam",
+        rate=schedules.geometric(1.0, 0.01),
+        save_every=1,
+    ),
     "half": Options(
         "annealed_softmax", epochs=2, batch_size=32, precision="bfloat16", channels_last=True
     ),

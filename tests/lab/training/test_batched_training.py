@@ -51,7 +51,7 @@ OPTIMIZERS = {
     "sgd": Optimizer(),
     "decay": Optimizer(weight_decay=0.01),
     "momentum": Optimizer(momentum=0.9, weight_decay=0.01),
-    "adam": Optimizer("adam", weight_decay=0.01),
+    "adam": Optimizer("adam", weight_decay=0.01, falls=True),
 }
 
 
@@ -223,6 +223,7 @@ def test_losses_that_are_no_mean_over_rows_are_refused(variant):
         lambda: Setting("linear", epochs=0),
         lambda: Optimizer("sdg"),
         lambda: Optimizer("adam", momentum=0.9),
+        lambda: Optimizer("sgd", falls=True),
         lambda: Optimizer(momentum=1.0),
     ],
 )

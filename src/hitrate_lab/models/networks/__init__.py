@@ -20,6 +20,7 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "fast": ("fast:fast", {}),
     "linear": ("dense:dense", {"hidden": ()}),
     "m3": ("m3:m3", {}),
+    "m3_quarter": ("m3:m3", {"first": 8, "more": 4}),
     "mobilenet_v2": ("mobilenet_v2:mobilenet_v2", {}),
     "preact_resnet_18": ("residual:wide_stem", {"block": "preactivated", "blocks": (2, 2, 2, 2)}),
     "resnet_18": ("residual:wide_stem", {"block": "basic", "blocks": (2, 2, 2, 2)}),

@@ -11,11 +11,16 @@ from torch import nn
 FIRST, MORE, CONVOLUTIONS = 32, 16, 10
 
 
-def m3(classes: int, channels: int, side: int) -> nn.Module:
-    """From 28 pixels on each side to 8, then one linear layer with batch normalisation."""
+def m3(
+    classes: int, channels: int, side: int, *, first: int = FIRST, more: int = MORE
+) -> nn.Module:
+    """From 28 pixels on each side to 8, then one linear layer with batch normalisation.
+
+    `first` channels, and `more` with each convolution: fewer of both make a smaller one.
+    """
     layers: list[nn.Module] = []
     for number in range(CONVOLUTIONS):
-        width = FIRST + number * MORE
+        width = first + number * more
         layers += [nn.Conv2d(channels, width, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
         channels = width
     left = side - 2 * CONVOLUTIONS

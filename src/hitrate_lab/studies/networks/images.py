@@ -110,7 +110,7 @@ class ImageNetworks(Protocol):
         if device.type == "cuda":
             torch.backends.cudnn.benchmark = True
         name = spec["data_set"].removeprefix(COLLECTION)
-        rows, held_out = parts_of(_read(name, context.data_dir), spec)
+        rows, held_out = parts_of(read_set(name, context.data_dir), spec)
         model = model_of(spec, rows, _classes(name, context.data_dir)).to(device)
         begun = time.perf_counter()
         trainer = _trainer(model, rows, spec, context.scratch)
@@ -288,7 +288,7 @@ def _log_loss(logits: Tensor, target: Tensor) -> float:
 
 
 @functools.lru_cache(maxsize=2)
-def _read(name: str, data_dir: Path | None) -> ImageSet:
+def read_set(name: str, data_dir: Path | None) -> ImageSet:
     """An image set, kept for the next run."""
     from hitrate_lab.datasets.images import read_images
 
@@ -296,7 +296,7 @@ def _read(name: str, data_dir: Path | None) -> ImageSet:
 
 
 def _classes(name: str, data_dir: Path | None) -> int:
-    return _read(name, data_dir).classes
+    return read_set(name, data_dir).classes
 
 
 def _device_name(device: str) -> str:

@@ -42,6 +42,7 @@ class Copies:
         seeds: Sequence[int],
         device: torch.device,
     ) -> None:
+        self._setting, self._epoch = setting, 0
         rates = torch.tensor(learning_rates, dtype=torch.float32, device=device)
         is_adam = setting.optimizer.name == "adam"
         # A gradient times its copy's learning rate is all that SGD needs; Adam takes it later.
@@ -66,13 +67,19 @@ class Copies:
         self._first_update = _update(
             setting.optimizer, self._first, per_copy.repeat_interleave(layers[0].shape[2])[:, None]
         )
+        self._updates = [self._first_update]
         if self._second is not None:
             copies = per_copy.repeat(len(seeds))[:, None, None]
             self._second_update = _update(setting.optimizer, self._second, copies)
+            self._updates.append(self._second_update)
 
     def next_epoch(self) -> None:
         """Move on what moves in the losses."""
         self._gradients.next_epoch()
+        self._epoch += 1
+        factor = self._setting.optimizer.rate_at(self._epoch, self._setting.epochs)
+        for update in self._updates:
+            update.factor = factor
 
     @torch.no_grad()
     def step(self, inputs: Tensor, target: Tensor, one_hot: Tensor) -> None:
@@ -137,6 +144,9 @@ class Copies:
 class _Descent:
     """SGD: a layer's weights less a product of matrices, which has the learning rates in it."""
 
+    # Of `Optimizer.rate_at`, which is for Adam.
+    factor = 1.0
+
     def __init__(self, weights: Tensor, rates: Tensor, optimizer: Optimizer) -> None:
         self._weights, self._momentum = weights, optimizer.momentum
         self._velocity = torch.zeros_like(weights) if optimizer.momentum else None
@@ -161,7 +171,7 @@ class _Adam:
     def __init__(self, weights: Tensor, rates: Tensor, optimizer: Optimizer) -> None:
         self._weights, self._rates, self._decay = weights, rates, optimizer.weight_decay
         self._mean, self._square = torch.zeros_like(weights), torch.zeros_like(weights)
-        self._steps = 0
+        self._steps, self.factor = 0, 1.0
 
     def __call__(self, left: Tensor, right: Tensor) -> None:
         """As of `_Descent`."""
@@ -172,7 +182,7 @@ class _Adam:
         self._mean.lerp_(gradient, 0.1)
         self._square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
         spread = self._square.sqrt().div_(math.sqrt(1 - 0.999**self._steps)).add_(1e-8)
-        rates = self._rates / (1 - 0.9**self._steps)
+        rates = self._rates * (self.factor / (1 - 0.9**self._steps))
         self._weights.sub_(spread.reciprocal_().mul_(self._mean).mul_(rates))
 
 

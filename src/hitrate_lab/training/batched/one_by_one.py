@@ -44,7 +44,9 @@ def epochs_of_one(
     plan = variant.plan(setting.epochs)
     x, y = split.train
     orders = Orders(seed, len(x))
-    for _ in range(setting.epochs):
+    for epoch in range(setting.epochs):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate * rule.rate_at(epoch, setting.epochs)
         for some in torch.split(orders.next(), setting.batch_size):
             loss = variant.factor * plan.loss(model(x[some]), y[some]).mean()
             optimizer.zero_grad()

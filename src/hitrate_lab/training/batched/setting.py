@@ -55,11 +55,15 @@ class Optimizer:
         Of SGD. Adam has torch's own defaults.
     weight_decay : float
         Added to gradients, of weights and biases.
+    falls : bool
+        Whether the learning rate of Adam falls from epoch to epoch, on a line that would end at 0
+        behind the last one.
     """
 
     name: str = "sgd"
     momentum: float = 0.0
     weight_decay: float = 0.0
+    falls: bool = False
 
     def __post_init__(self) -> None:
         if self.name not in OPTIMIZERS:
@@ -68,6 +72,16 @@ class Optimizer:
             raise ValueError(f"{self}: needs 0 <= momentum < 1 and weight_decay >= 0")
         if self.name == "adam" and self.momentum:
             raise ValueError(f"{self}: momentum is for sgd")
+        if self.falls and self.name != "adam":
+            raise ValueError(f"{self}: falls is for adam")
+
+    def rate_at(self, epoch: int, epochs: int) -> float:
+        """What learning rates are multiplied by in an epoch, of which the first is 0.
+
+        >>> [Optimizer("adam", falls=True).rate_at(epoch, 4) for epoch in range(4)]
+        [1.0, 0.75, 0.5, 0.25]
+        """
+        return 1 - epoch / epochs if self.falls else 1.0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,91 @@
+"""Studies that take hours of a GPU, in miniature: all that they say can be trained."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hitrate_lab.datasets.images import IMAGE_SETS
+from hitrate_lab.datasets.images.sets import ImageSet
+from hitrate_lab.runs.work import Context
+from hitrate_lab.studies import plan_of, read_study
+from hitrate_lab.studies.networks import images
+from hitrate_lab.studies.registry import protocol_named
+from hitrate_lab.training import Trainer
+
+FOLDER = Path(__file__).resolve().parents[4] / "studies"
+STUDIES = sorted(
+    path.stem
+    for path in FOLDER.glob("*.toml")
+    if 'protocol = "image networks"' in path.read_text(encoding="utf-8")
+)
+ROWS, BATCH = 8, 4
+
+
+def few_images(name, _):
+    """So many random ones, of the shape and with the classes that the set has."""
+    random = np.random.default_rng(0)
+    known = IMAGE_SETS[name]
+    shape = (1, 28, 28) if "mnist" in name else (3, 32, 32)
+    x = random.integers(0, 256, (2 * ROWS, *shape)).astype(np.uint8)
+    y = random.integers(0, known.classes, 2 * ROWS)
+    return ImageSet(name, x[:ROWS], y[:ROWS], x[ROWS:], y[ROWS:], known.classes)
+
+
+def small(spec, epochs=1):
+    training = {**spec["training"], "epochs": epochs, "batch_size": BATCH}
+    return {**spec, "rows": ROWS, "training": training}
+
+
+def few(study):
+    """One run of each network, and one of each method with the first network."""
+    found = {}
+    for spec in plan_of(study):
+        found.setdefault(("network", spec["data_set"], spec["model"]), spec)
+        first = next(iter(found.values()))["model"]
+        if spec["model"] == first:
+            found.setdefault(("method", spec["data_set"], spec["method"]), spec)
+    return list({id(spec): spec for spec in found.values()}.values())
+
+
+class Stop(BaseException):
+    """As sudden as a kill."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_network_and_method_of_a_large_study_trains(name, monkeypatch):
+    monkeypatch.setattr(images, "read_set", few_images)
+    study = read_study(FOLDER / f"{name}.toml")
+    for spec in few(study):
+        found = protocol_named(study.protocol).run(small(spec), Context())
+        assert found["steps"] == ROWS // BATCH and found["test_rows"] == ROWS
+        assert np.isfinite(found["train_loss"]) and 0 <= found["test_accuracy"] <= 1
+        assert protocol_named(study.protocol).cells(spec, found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_killed_run_of_a_large_study_goes_on(name, monkeypatch, tmp_path):
+    monkeypatch.setattr(images, "read_set", few_images)
+    study = read_study(FOLDER / f"{name}.toml")
+    protocol, spec, save = protocol_named(study.protocol), small(plan_of(study)[0], 2), Trainer.save
+
+    def save_and_die(self):
+        save(self)
+        raise Stop
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "save", save_and_die)
+        with pytest.raises(Stop):
+            protocol.run(spec, Context(scratch=tmp_path))
+    steps = []
+    patched = Trainer._step
+
+    def counted(self):
+        steps.append(1)
+        patched(self)
+
+    monkeypatch.setattr(Trainer, "_step", counted)
+    assert protocol.run(spec, Context(scratch=tmp_path))["steps"] == 4
+    assert len(steps) == 2
