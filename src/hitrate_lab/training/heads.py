@@ -1,7 +1,7 @@
 """Many small classifiers on the same features: every loss, candidate and seed in one computation.
 
-Shape letters: S seeds, M methods, L candidates of each (learning rate and weight decay), B rows of a
-batch, I inputs, H hidden units, C classes. All copies of a seed see the same batches.
+Shape letters: S seeds, M methods, L candidates of each (learning rate and weight decay), B rows of
+a batch, I inputs, H hidden units, C classes. All copies of a seed see the same batches.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from hitrate import losses
+from hitrate.links import BatchLog, Link
+from hitrate.losses.normalization import EPSILON
 from hitrate.probability import log_expected_accuracy
 from hitrate.recipes import Plan, recipe
 
@@ -139,23 +141,23 @@ class Heads:
         What sees the same noise shares log p; all else goes through its loss, copy by copy.
         """
         found: list[Tensor] = [logits.new_empty(0)] * len(self.methods)
-        groups: dict[str, list[int]] = {}
-        for place, plan in enumerate(self.plans):
-            is_warming = epoch < self.methods[place].warm
-            loss = self._cross_entropy.loss if is_warming else plan.loss
-            groups.setdefault(_noise(loss), []).append(place)
-        for noise, places in groups.items():
-            if not noise:
+        now = [
+            self._cross_entropy.loss if epoch < method.warm else plan.loss
+            for method, plan in zip(self.methods, self.plans, strict=True)
+        ]
+        groups: dict[Sight | None, list[int]] = {}
+        for place, loss in enumerate(now):
+            groups.setdefault(_sight(loss), []).append(place)
+        for sight, places in groups.items():
+            if sight is None:
                 for place in places:
-                    found[place] = _alone(self.plans[place].loss, logits[:, :, place], y)
+                    found[place] = _alone(now[place], logits[:, :, place], y)
                 continue
             target = y[:, :, None, None].expand(*logits.shape[:2], len(places), logits.shape[3])
             some = logits if len(places) == len(found) else logits[:, :, places]
-            log_p = _log_p(some, target, noise)
+            log_p = _log_p(some, target, sight)
             for k, place in enumerate(places):
-                is_warming = epoch < self.methods[place].warm
-                loss = self._cross_entropy.loss if is_warming else self.plans[place].loss
-                found[place] = _link(loss)(log_p[:, :, k]).mean(1)
+                found[place] = _mean(_link(now[place]), log_p[:, :, k])
         return torch.stack(found, 1)
 
     @torch.no_grad()
@@ -203,28 +205,52 @@ def _start(seed: int, sizes: Sequence[tuple[int, int]]) -> list[Tensor]:
     ]
 
 
-def _noise(loss: losses.ClassificationLoss) -> str:
-    """The noise of a loss that is a link of log p of each row alone; else no word."""
+class Sight(NamedTuple):
+    """How a loss sees logits: losses that share it share log p."""
+
+    noise: str
+    sigma: float = 1.0
+    margin: float | None = None
+    normalize: bool = False
+
+
+def _sight(loss: losses.ClassificationLoss) -> Sight | None:
+    """That of a loss that is a link of log p alone; else None."""
     if not isinstance(loss, losses.LinkLoss) or loss.options.is_smoothed:
-        return ""
-    if loss.weight is not None or loss.options.is_balanced or getattr(loss, "normalize", False):
-        return ""
-    plain = getattr(loss, "sigma", 1.0) == 1.0 and getattr(loss, "margin", None) is None
-    is_rowwise = not _link(loss).of_batch
-    noise = loss.noise
-    return str(getattr(noise, "name", noise)) if plain and is_rowwise else ""
+        return None
+    if loss.weight is not None or loss.options.is_balanced:
+        return None
+    noise = str(getattr(loss.noise, "name", loss.noise))
+    if not isinstance(loss, losses.ExactLoss):
+        return Sight(noise)
+    margin = None if loss.margin is None else float(loss.margin)
+    return Sight(noise, float(loss.sigma), margin, loss.normalize)
 
 
-def _link(loss: losses.ClassificationLoss) -> Any:
+def _link(loss: losses.ClassificationLoss) -> Link:
     assert isinstance(loss, losses.LinkLoss)
     return loss.link.fixed()
 
 
-def _log_p(logits: Tensor, target: Tensor, noise: str) -> Tensor:
-    if noise == "gumbel":
+def _mean(link: Link, log_p: Tensor) -> Tensor:
+    """Of each copy's batch (S, L), from log p (S, B, L)."""
+    if isinstance(link, BatchLog):
+        return math.log(log_p.shape[1]) - log_p.logsumexp(1)
+    return link(log_p).mean(1)
+
+
+def _log_p(logits: Tensor, target: Tensor, sight: Sight) -> Tensor:
+    """(S, B, m, L) of logits (S, B, m, L, C)."""
+    if sight.normalize:
+        centred = logits - logits.mean((1, 4), keepdim=True)
+        count = logits.shape[1] * logits.shape[4]
+        variance = centred.square().sum((1, 4), keepdim=True) / (count - 1)
+        logits = centred * torch.rsqrt(variance + EPSILON)
+    if sight.noise == "gumbel" and sight.sigma == 1.0 and sight.margin is None:
         return logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
-    flat = log_expected_accuracy(logits.flatten(0, -2), target.flatten(), noise=noise)
-    return flat.view(target.shape)
+    noise, sigma, margin, _ = sight
+    flat = logits.flatten(0, -2), target.flatten()
+    return log_expected_accuracy(*flat, sigma, margin=margin, noise=noise).view(target.shape)
 
 
 def _alone(loss: losses.ClassificationLoss, logits: Tensor, y: Tensor) -> Tensor:

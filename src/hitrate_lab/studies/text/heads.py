@@ -284,8 +284,6 @@ def _gradients(heads: Heads, x: Tensor, y: Tensor, epoch: int) -> list[tuple[flo
 
     Of each row's own loss, without what normalises gradients; means over seeds.
     """
-    import torch
-
     step = max(1, len(y) // LOOKED_AT)
     x, y = x[::step], y[::step]
     logits = heads.predict(x)
