@@ -18,6 +18,7 @@ PROTOCOLS = {
     "mixing escape": "hitrate_lab.studies.mixing.escape:MixingEscape",
     "mixing gradient norm": "hitrate_lab.studies.mixing.gradient_norm:MixingGradientNorm",
     "mixing table": "hitrate_lab.studies.mixing.table:MixingTable",
+    "next words": "hitrate_lab.studies.text.next_words:NextWords",
     "text heads": "hitrate_lab.studies.text.heads:TextHeads",
 }
 

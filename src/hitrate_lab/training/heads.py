@@ -118,7 +118,7 @@ class Heads:
         ones = torch.cat([x, torch.ones_like(x[:, :1])], 1)
         for epoch in range(self.training.epochs):
             order = torch.stack([torch.randperm(len(y), generator=each) for each in orders])
-            for some in order.split(size, 1):
+            for some in torch.split(order, size, 1):
                 self._step(ones[some], y[some], epoch, 1 - self._steps / total)
             for plan in self.plans:
                 plan.step()
@@ -126,14 +126,15 @@ class Heads:
     def logits(self, x: Tensor) -> Tensor:
         """Of all copies (S, B, M, L, C), for rows (S, B, I + 1) of each seed, a one last."""
         first = self.weights[0]
-        found = torch.bmm(x, first.flatten(1, 3).transpose(1, 2)).unflatten(2, first.shape[1:4])
+        found = torch.bmm(x, first.flatten(1, 3).transpose(1, 2))
+        found = found.view(*found.shape[:2], *first.shape[1:4])
         if len(self.weights) == 1:
             return found
         second = self.weights[1]
         hidden = found.relu().permute(0, 2, 3, 1, 4).flatten(0, 2)  # (S M L, B, H)
         flat = second.flatten(0, 2)
         out = torch.baddbmm(flat[:, None, :, -1], hidden, flat[:, :, :-1].transpose(1, 2))
-        return out.unflatten(0, self.shape).permute(0, 3, 1, 2, 4)
+        return out.view(*self.shape, *out.shape[1:]).permute(0, 3, 1, 2, 4)
 
     def losses(self, logits: Tensor, y: Tensor, epoch: int) -> Tensor:
         """Mean over the rows of each copy's batch (S, M, L); logits of `logits`, y (S, B).

@@ -1,4 +1,4 @@
-"""Heads that are trained together are those that are trained alone, by torch and the loss itself."""
+"""Heads trained together are those trained alone, by torch and the loss itself."""
 
 import pytest
 import torch

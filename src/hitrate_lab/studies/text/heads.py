@@ -289,7 +289,7 @@ def _gradients(heads: Heads, x: Tensor, y: Tensor, epoch: int) -> list[tuple[flo
     logits = heads.predict(x)
     logits.requires_grad_()
     target = y.expand(len(logits), -1)
-    heads.losses(logits, target, max(epoch, 1)).sum().backward()
+    heads.losses(logits, target, max(epoch, 1)).sum().backward()  # type: ignore[no-untyped-call]
     assert logits.grad is not None
     place = target[:, :, None, None, None].expand(*logits.shape[:4], 1)
     slope = len(y) * logits.grad.gather(-1, place)[..., 0, 0].abs()  # (S, N, M)

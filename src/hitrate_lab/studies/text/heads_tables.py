@@ -181,9 +181,9 @@ def _headroom(study: Study, runs: list[Any]) -> dict[str, Any]:
         "head": ["", *known, *judged],
         "rows": rows,
         "text": (
-            f"What could be known before looking at test rows, as on the page of the gain's law, "
-            f"with {judged[0]} as the method that is judged; then the gain over {base} on test rows, "
-            "all in points."
+            "What could be known before looking at test rows, as on the page of the gain's law, "
+            f"with {judged[0]} as the method that is judged; then gains over {base} on test rows. "
+            "All in points."
         ),
     }
 
