@@ -121,6 +121,17 @@ def _intents(train: str, validation: str = "", test: str = "") -> Known:
     return Known(("intents",), *parts, text=("text",))
 
 
+def _clothing(label: str) -> Known:
+    return Known(
+        ("womens_reviews", ""),
+        ("womens_clothing_ecommerce_reviews.csv", "Womens Clothing E-Commerce Reviews.csv"),
+        text=("Review Text",),
+        label=(label,),
+        is_quoted=True,
+        needs_text=True,
+    )
+
+
 def _table(name: str) -> tuple[str, ...]:
     return (f"{name}.tsv",) if name else ()
 
@@ -151,14 +162,8 @@ TEXT_SETS: dict[str, Known] = {
     "banking77": _intents("banking77_train", test="banking77_test"),
     "clinc150": _intents("clinc150_train", "clinc150_val", "clinc150_test"),
     "clinc150_imbalanced": _intents("clinc150_imbalanced_train", "clinc150_val", "clinc150_test"),
-    "clothing_reviews": Known(
-        ("womens_reviews", ""),
-        ("womens_clothing_ecommerce_reviews.csv", "Womens Clothing E-Commerce Reviews.csv"),
-        text=("Review Text",),
-        label=("Recommended IND",),
-        is_quoted=True,
-        needs_text=True,
-    ),
+    "clothing_reviews": _clothing("Recommended IND"),
+    "clothing_ratings": _clothing("Rating"),
 }
 
 

@@ -20,6 +20,9 @@ PROTOCOLS = {
     "mixing escape": "hitrate_lab.studies.mixing.escape:MixingEscape",
     "mixing gradient norm": "hitrate_lab.studies.mixing.gradient_norm:MixingGradientNorm",
     "mixing table": "hitrate_lab.studies.mixing.table:MixingTable",
+    "next words": "hitrate_lab.studies.text.next_words:NextWords",
+    "text LSTM": "hitrate_lab.studies.text.lstm:TextLSTM",
+    "text heads": "hitrate_lab.studies.text.heads:TextHeads",
 }
 
 

@@ -118,6 +118,7 @@ def test_vectors_of_words(tmp_path):
         ("clinc150", (15_000, 3_000, 4_500), 150),
         ("clinc150_imbalanced", (10_525, 3_000, 4_500), 150),
         ("clothing_reviews", (22_641, None, None), 2),
+        ("clothing_ratings", (22_641, None, None), 5),
     ],
 )
 def test_the_published_sets_have_the_published_sizes(name, rows, classes):
