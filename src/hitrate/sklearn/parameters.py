@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hitrate.losses import LOSSES
 from hitrate.sklearn.goals import OF_LINEAR, Goal, refuse_others
 from hitrate.sklearn.linear_fit import SMALLEST_SIGMA, Settings
-from hitrate.sklearn.tuning import MARGINS, SIGMAS, STRENGTHS, Grid
+from hitrate.sklearn.tuning import GOAL_SIGMAS, MARGINS, SIGMAS, STRENGTHS, Grid
 from hitrate.sklearn.validation import Validation
 
 Array = NDArray[Any]
@@ -127,16 +127,19 @@ class Parameters(Validation):
             return None
         l2 = tuple(k / rows for k in STRENGTHS) if "l2" in free else (fixed.l2,)
         if not moving:
-            return Grid(l2, (fixed.sigma,), (fixed.margin,), (fixed.polish,), start=False)
-        sigmas: tuple[float, ...] = SIGMAS if "sigma" in free else (fixed.sigma,)
+            beside = fixed.loss != "cross_entropy"
+            sigma, margin, polish = (fixed.sigma,), (fixed.margin,), (fixed.polish,)
+            return Grid(l2, sigma, margin, polish, start=False, beside=beside)
+        usual = SIGMAS if self.goal is None else GOAL_SIGMAS
+        sigmas: tuple[float, ...] = usual if "sigma" in free else (fixed.sigma,)
         if stop_early and "sigma" not in free:
-            sigmas = (*(s for s in SIGMAS if s > fixed.sigma), fixed.sigma)
-        margins = MARGINS if "margin" in free and not l2_off else (fixed.margin,)
-        polish = (False, True) if "polish" in free else (fixed.polish,)
-        if self.goal is not None:
-            margins, polish = (None,), (False,)
-        start = "sigma" in free and False in polish
-        return Grid(l2, sigmas, margins, polish, start=start)
+            sigmas = (*(s for s in GOAL_SIGMAS if s > fixed.sigma), fixed.sigma)
+        margins: tuple[float | None, ...] = (fixed.margin,)
+        if "margin" in free and not l2_off and self.goal is None:
+            margins = MARGINS
+        start = "sigma" in free and not fixed.polish
+        beside = self.goal is None
+        return Grid(l2, sigmas, margins, (fixed.polish,), start=start, beside=beside)
 
     def sgd_candidates(self) -> list[Settings]:
         """Settings of "sgd" to try on held-out rows, the first being the one to fall back on."""

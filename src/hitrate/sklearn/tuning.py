@@ -19,14 +19,26 @@ from hitrate.sklearn.zero_one_search import polish
 
 Array = NDArray[Any]
 
-# N l2 = 1 / C of scikit-learn's LogisticRegression.
+# N l2 = 1 / C of scikit-learn's LogisticRegression, from strong to weak.
 STRENGTHS = tuple(10.0**k for k in range(3, -5, -1))
-SIGMAS = (1.0, 0.5, 0.25, 0.125, 0.0625)
-MARGINS = (None, 1.0)
-# The inner split is made of so many rows at most.
+# How many weaker ones in a row have to make held-out likelihood worse to end the search.
+WORSE = 2
+# Stages that a path falls through on its way to the first sigma that counts.
+STAGES = (1.0, 0.5, 0.25, 0.125)
+SIGMAS = (0.5, 0.25)
+MARGINS = (1.0,)
+# Of an objective of its own, whose path nobody has measured with fewer.
+GOAL_SIGMAS = (1.0, 0.5, 0.25, 0.125, 0.0625)
+# Up to so many rows all of them are held out once; above, a fifth of so many.
 ROWS = 20_000
+MOST_ROWS = 100_000
+# Folds of so many numbers are kept, others made anew.
+KEEP = 2_000_000
 # How many standard errors of the difference a rougher candidate must be better by.
 STANDARD_ERRORS = 1.0
+
+# (place in the grid of L2, sigma, margin, polish)
+Candidate = tuple[int, float, float | None, bool]
 
 
 @dataclass(frozen=True)
@@ -39,6 +51,8 @@ class Grid:
     polish: tuple[bool, ...]
     # Whether the convex start itself may win.
     start: bool
+    # Whether the path is followed at the next stronger and weaker L2, too.
+    beside: bool = True
 
 
 @dataclass(frozen=True)
@@ -71,57 +85,101 @@ def held_out_rows(target: Array, fraction: float, random: np.random.Generator) -
     return next(part for part in parts if 0 < len(part) < len(target))
 
 
+class Folds:
+    """Rows held out, and the objective of the others.
+
+    Parameters
+    ----------
+    table : Standardized
+    random : Generator
+    """
+
+    def __init__(self, table: Standardized, random: np.random.Generator) -> None:
+        some, self.whole, self.all_rows = np.arange(table.rows), table, table.rows
+        if table.rows > MOST_ROWS:
+            some = np.sort(random.choice(table.rows, MOST_ROWS, replace=False))
+            self.whole = table.part(some)
+        if table.rows > ROWS:
+            splits = [held_out_rows(self.whole.target, 0.2, random)]
+        else:
+            count = min(5 if table.rows <= 5000 else 3, table.rows)
+            parts = folds(table.target, count, random)
+            splits = [rows for rows in parts if 0 < len(rows) < table.rows]
+        self.splits = splits
+        held_out = np.concatenate(splits)
+        self.rows = some[held_out]
+        self.target, self.weight = self.whole.target[held_out], self.whole.weight[held_out]
+        ends = np.cumsum([len(rows) for rows in splits])
+        # Of each fold, among all rows that are held out.
+        self.places = [slice(e - len(rows), e) for e, rows in zip(ends, splits, strict=True)]
+        size = len(splits) * self.whole.rows * self.whole.features
+        self._keep = len(splits) == 1 or size <= KEEP
+        self._kept: dict[int, tuple[Objective, Standardized]] = {}
+
+    def __iter__(self) -> Iterator[tuple[slice, Objective, Standardized]]:
+        """Each fold's place, the objective of the rows outside, and the rows inside."""
+        for number, place in enumerate(self.places):
+            found = self._kept.get(number) or self._made(number)
+            if self._keep:
+                self._kept[number] = found
+            yield place, *found
+
+    def scaled(self, l2: float, objective: Objective) -> float:
+        """L2 that weighs as much against these rows as l2 does against all."""
+        return l2 * self.all_rows / objective.table.rows
+
+    def _made(self, number: int) -> tuple[Objective, Standardized]:
+        rows = self.splits[number]
+        inside = np.delete(np.arange(self.whole.rows), rows)
+        return Objective(self.whole.part(inside)), self.whole.part(rows)
+
+
 def choose(
     table: Standardized, settings: Settings, grid: Grid, random: np.random.Generator
 ) -> Choice:
-    """Cross validation along the path.
+    """Cross validation along the path; of many rows, one split.
 
-    L2 is that of the convex start whose held-out likelihood is the highest, which varies less than
-    accuracy does, among those that are accurate. From there, with that L2, sigma falls.
-    Candidates come in the order of their roughness: the start, each sigma with each margin, the
-    polished end. The most accurate on held-out rows is taken if it beats the first by more than a
-    standard error of the difference.
+    The L2 to begin with is that of the convex start whose held-out likelihood is the highest,
+    which varies less than accuracy does, among those that are accurate. From there sigma falls, and
+    from the starts with the next stronger and weaker L2. The most accurate candidate on held-out
+    rows is taken if it beats the first, the start, by more than a standard error of the difference.
     """
-    some, whole = np.arange(table.rows), table
-    if table.rows > ROWS:
-        some = np.sort(random.choice(table.rows, ROWS, replace=False))
-        whole = table.part(some)
-    count = min(5 if whole.rows <= 5000 else 3, whole.rows)
-    splits = [rows for rows in folds(whole.target, count, random) if 0 < len(rows) < whole.rows]
-
-    l2, starts = _best_l2(splits, settings, grid.l2, whole)
-    candidates = list(_candidates(grid))
-    held_out = {each: np.zeros((whole.rows, whole.classes - 1), np.float32) for each in candidates}
-    for rows, start in zip(splits, starts, strict=True):
-        objective, out = _without(whole, rows)
-        here = replace(settings, l2=l2 * whole.rows / objective.table.rows)
-        for each, theta in _fits(objective, here, grid, start, random):
-            held_out[each][rows] = out.scores(theta)
+    tried = Folds(table, random)
+    center, starts = _best_l2(tried, settings, grid)
+    every = [center]
+    if grid.beside:
+        every += [k for k in (center - 1, center + 1) if 0 <= k < len(starts[0])]
+    candidates = list(_candidates(grid, every))
+    held_out = {
+        each: np.zeros((len(tried.rows), table.classes - 1), np.float32) for each in candidates
+    }
+    for (place, objective, out), found in zip(tried, starts, strict=True):
+        for k in every:
+            here = replace(settings, l2=tried.scaled(grid.l2[k], objective))
+            wanted = replace(grid, start=grid.start and k == center)
+            for (sigma, margin, polished), theta in _fits(
+                objective, here, wanted, found[k], random
+            ):
+                held_out[k, sigma, margin, polished][place] = out.scores(theta)
 
     offsets: list[Array | float] = [0.0] * len(candidates)
-    if whole.goal is None:
-        hits = [top(held_out[each]) == whole.target for each in candidates]
-        number = smoothest(hits, whole.weight)
+    if table.goal is None:
+        hits = [top(held_out[each]) == tried.target for each in candidates]
+        number = smoothest(hits, tried.weight)
     else:
-        judge = whole.goal.judged
-        judged = [judge(held_out[each], whole.target, whole.weight) for each in candidates]
+        judge = table.goal.judged
+        judged = [judge(held_out[each], tried.target, tried.weight) for each in candidates]
         number = smoothest(
-            [each.rows for each in judged], whole.weight, [each.score for each in judged]
+            [each.rows for each in judged], tried.weight, [each.score for each in judged]
         )
         offsets = [each.offsets for each in judged]
     best = candidates[number]
-    sigma, margin, polished = best
-    chosen = replace(settings, l2=l2, sigma=sigma, margin=margin, polish=polished)
+    k, sigma, margin, polished = best
+    chosen = replace(settings, l2=grid.l2[k], sigma=sigma, margin=margin, polish=polished)
     # Along the path that was tried, each stage came to rest.
     chosen = replace(chosen, passing=settings.max_iter)
-    scores = held_out[best] + offsets[number]
-    return Choice(chosen, scores, some, np.mean(starts, axis=0), offsets[number])
-
-
-def _without(whole: Standardized, rows: Array) -> tuple[Objective, Standardized]:
-    """The objective of all rows but some, and these; made anew each time, as it copies the rows."""
-    inside = np.delete(np.arange(whole.rows), rows)
-    return Objective(whole.part(inside)), whole.part(rows)
+    near = np.mean([found[k] for found in starts], axis=0)
+    return Choice(chosen, held_out[best] + offsets[number], tried.rows, near, offsets[number])
 
 
 def smoothest(hits: Sequence[Array], weight: Array, scores: Sequence[float] | None = None) -> int:
@@ -144,16 +202,17 @@ def smoothest(hits: Sequence[Array], weight: Array, scores: Sequence[float] | No
     return best if gain > STANDARD_ERRORS * error else 0
 
 
-def _candidates(grid: Grid) -> Iterator[tuple[float, float | None, bool]]:
-    """(sigma, margin, polish) from smooth to rough; infinite sigma is the convex start."""
+def _candidates(grid: Grid, l2s: Sequence[int]) -> Iterator[Candidate]:
+    """First the smoothest at the first L2; infinite sigma is the convex start."""
     if grid.start:
-        yield math.inf, None, False
-    for sigma in grid.sigmas:
-        for margin in grid.margins:
-            if False in grid.polish:
-                yield sigma, margin, False
-    if True in grid.polish:
-        yield grid.sigmas[-1], grid.margins[0], True
+        yield l2s[0], math.inf, None, False
+    for k in l2s:
+        for sigma in grid.sigmas:
+            for margin in grid.margins:
+                if False in grid.polish:
+                    yield k, sigma, margin, False
+        if True in grid.polish:
+            yield k, grid.sigmas[-1], grid.margins[0], True
 
 
 def _fits(
@@ -163,58 +222,58 @@ def _fits(
     start: Array,
     random: np.random.Generator,
 ) -> Iterator[tuple[tuple[float, float | None, bool], Array]]:
-    """Every candidate's theta on one fold's rows."""
+    """Every candidate's theta on one fold's rows, at one L2."""
     options: dict[str, Any] = {"max_iter": settings.max_iter, "tol": settings.tol}
     if grid.start:
         yield (math.inf, None, False), start
+    stages = grid.sigmas
+    if settings.l2 > 0 and settings.loss == "exact":
+        stages = (*(s for s in STAGES if s > grid.sigmas[0]), *grid.sigmas)
     for margin in grid.margins:
         here = replace(settings, margin=margin)
         theta = start
-        stages = path(objective, here.rule, start, grid.sigmas, l2=settings.l2, **options)
-        for sigma, found in zip(grid.sigmas, stages, strict=True):
+        every = path(objective, here.rule, start, stages, l2=settings.l2, **options)
+        for sigma, found in zip(stages, every, strict=True):
             theta = found.theta
-            if False in grid.polish:
+            if False in grid.polish and sigma in grid.sigmas:
                 yield (sigma, margin, False), theta
         if True in grid.polish and margin is grid.margins[0]:
             theta, _ = polish(objective.table, theta, breakpoints=BREAKPOINTS // 8, random=random)
             yield (grid.sigmas[-1], margin, True), theta
 
 
-def _best_l2(
-    splits: Sequence[Array],
-    settings: Settings,
-    grid: Sequence[float],
-    whole: Standardized,
-) -> tuple[float, list[Array]]:
-    """L2 of the convex start with the highest held-out likelihood, and that start of each fold.
+def _best_l2(tried: Folds, settings: Settings, grid: Grid) -> tuple[int, list[list[Array]]]:
+    """The place of the L2 whose convex starts have the highest held-out likelihood.
 
-    Only those count whose held-out accuracy is within a standard error of the best.
+    Only those count whose held-out accuracy is within a standard error of the best. Beside it the
+    starts of each fold, at every L2 that was tried.
     """
     options: dict[str, Any] = {"max_iter": settings.max_iter, "tol": settings.tol}
-    loss = np.zeros(len(grid))
-    hits = np.zeros((len(grid), whole.rows))
-    starts: list[list[Array]] = []
-    for rows in splits:
-        objective, out = _without(whole, rows)
-        theta, found = None, []
-        for k, l2 in enumerate(grid):
-            scaled = l2 * whole.rows / objective.table.rows
-            theta = convex_start(objective, theta, l2=scaled, **options).theta
-            found.append(theta)
-            scores = out.scores(theta)
-            loss[k] += whole.weight[rows] @ _cross_entropy(scores, out.target)
-            hits[k, rows] = top(scores) == out.target
-        starts.append(found)
-    if whole.goal is not None:
-        # Thresholds come later: of the scores themselves likelihood says more.
-        best = int(np.argmin(np.round(loss, 12)))
-        return grid[best], [found[best] for found in starts]
-    accuracy = hits @ whole.weight
-    top_one = int(accuracy.argmax())
-    error = np.linalg.norm(whole.weight * (hits[top_one] - accuracy[top_one]))
-    loss[accuracy < accuracy[top_one] - error] = np.inf
-    best = int(np.argmin(np.round(loss, 12)))
-    return grid[best], [found[best] for found in starts]
+    starts: list[list[Array]] = [[] for _ in tried.splits]
+    losses: list[float] = []
+    hits: list[Array] = []
+    for l2 in grid.l2:
+        loss, right = 0.0, np.zeros(len(tried.rows))
+        for found, (place, objective, out) in zip(starts, tried, strict=True):
+            near = found[-1] if found else None
+            scaled = tried.scaled(l2, objective)
+            found.append(convex_start(objective, near, l2=scaled, **options).theta)
+            scores = out.scores(found[-1])
+            loss += float(tried.weight[place] @ _cross_entropy(scores, out.target))
+            right[place] = top(scores) == out.target
+        losses.append(loss)
+        hits.append(right)
+        if len(losses) > WORSE and min(losses[-WORSE:]) > min(losses):
+            break
+    found_losses = np.array(losses)
+    if tried.whole.goal is None:
+        # Of a goal thresholds come later: of the scores themselves likelihood says more.
+        accuracy = np.array([tried.weight @ each for each in hits])
+        top_one = int(accuracy.argmax())
+        share = accuracy[top_one] / tried.weight.sum()
+        error = np.linalg.norm(tried.weight * (hits[top_one] - share))
+        found_losses[accuracy < accuracy[top_one] - error] = np.inf
+    return int(np.argmin(np.round(found_losses, 12))), starts
 
 
 def _cross_entropy(scores: Array, target: Array) -> Array:
