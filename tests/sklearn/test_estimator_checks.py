@@ -70,7 +70,14 @@ OF_TRAINING = (
         AccuracyMLPClassifier(**NETWORKS["not again"]),
         AccuracyMLPClassifier(objective="f1_macro", **NETWORKS["early stopping"]),
     ],
-    ids=["sgd", "balanced", "macro F1", "network, all rows", "network, not again", "network, macro F1"],
+    ids=[
+        "sgd",
+        "balanced",
+        "macro F1",
+        "network, all rows",
+        "network, not again",
+        "network, macro F1",
+    ],
 )
 def test_checks_of_training(estimator):
     left = set(OF_TRAINING)

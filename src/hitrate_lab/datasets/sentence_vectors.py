@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets.texts import Texts, TextSet, read_texts
-from hitrate_lab.runs.whole_file import whole_file
 from hitrate_lab.tables.reading import data_folders
+from hitrate_lab.whole_file import whole_file
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,8 +10,8 @@ from hitrate_lab.pages.count_pictures import counts
 from hitrate_lab.pages.cpu_tables import cpu
 from hitrate_lab.pages.demo_table import demo
 from hitrate_lab.pages.gpu_tables import gpu
-from hitrate_lab.pages.image_plan import image_plan
 from hitrate_lab.pages.house.architecture_page import architecture
+from hitrate_lab.pages.image_plan import image_plan
 from hitrate_lab.pages.loss_pictures import losses
 from hitrate_lab.pages.made import Made, png_of
 from hitrate_lab.pages.reproduction import SHOWN, reproduction
