@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import subprocess
 import sys
 import time
 import warnings
@@ -22,8 +19,7 @@ from typing import Any
 
 import numpy as np
 import scipy
-import sklearn
-import torch
+from machine import machine
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import RepeatedStratifiedKFold
 from sklearn_certificate import fewest_errors
@@ -217,26 +213,6 @@ def spread(values: Any) -> dict[str, float]:
 
 def tell(name: str, row: Any) -> None:
     print(name, json.dumps(row), flush=True)
-
-
-def machine() -> dict[str, Any]:
-    """What ran it."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
-    cpu = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        cpu = next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), cpu)
-    return {
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "scikit-learn": sklearn.__version__,
-        "torch": torch.__version__,
-        "commit": commit.stdout.strip(),
-    }
 
 
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
