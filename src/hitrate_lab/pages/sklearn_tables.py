@@ -77,8 +77,8 @@ def testing(part: dict[str, Any]) -> str:
         "**Test accuracy with all defaults as they were before they were changed**, percent, 5 x "
         "2 cross-validation, beside `LogisticRegressionCV(Cs=20, cv=5)`; difference with its "
         "standard deviation over the 10 splits. *Left*: in how many of the 10 fits the inner split "
-        "preferred some sigma to the convex start. The 30 sets below the ten were named before any result was seen, by a rule "
-        "in `benchmarks/sklearn_data.py`; defaults were made on others.",
+        "preferred some sigma to the convex start. The 30 sets below the ten were named before any "
+        "result was seen, by a rule in `benchmarks/sklearn_data.py`; defaults were made on others.",
         "",
         "| data set | `AccuracyClassifier()` | logistic regression | difference | left | seconds |",
         "|---|---|---|---|---|---|",
