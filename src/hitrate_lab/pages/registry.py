@@ -9,11 +9,13 @@ from pathlib import Path
 from hitrate_lab.pages.count_pictures import counts
 from hitrate_lab.pages.house.architecture_page import architecture
 from hitrate_lab.pages.image_plan import image_plan
+from hitrate_lab.pages.large_inputs import large_inputs
 from hitrate_lab.pages.loss_pictures import losses
 from hitrate_lab.pages.made import Made, png_of
 from hitrate_lab.pages.measured.cpu_tables import cpu
 from hitrate_lab.pages.measured.demo_table import demo
 from hitrate_lab.pages.measured.gpu_tables import gpu
+from hitrate_lab.pages.measured.sklearn_defaults import sklearn_defaults
 from hitrate_lab.pages.measured.sklearn_tables import sklearn
 from hitrate_lab.pages.measured.top_k_page import top_k
 from hitrate_lab.pages.reproduction import SHOWN, reproduction
@@ -41,8 +43,10 @@ GENERATORS: dict[str, Callable[[Path], Made]] = {
     "demo": demo,
     "gpu": gpu,
     "image_plan": image_plan,
+    "large_inputs": large_inputs,
     "losses": losses,
     "sklearn": sklearn,
+    "sklearn_defaults": sklearn_defaults,
     "top_k": top_k,
     "toy": toy,
     **{name: partial(reproduction, name) for name in SHOWN},
