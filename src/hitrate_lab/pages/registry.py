@@ -11,10 +11,11 @@ from hitrate_lab.pages.cpu_tables import cpu
 from hitrate_lab.pages.demo_table import demo
 from hitrate_lab.pages.gpu_tables import gpu
 from hitrate_lab.pages.house.architecture_page import architecture
-from hitrate_lab.pages.image_plan import image_plan
 from hitrate_lab.pages.loss_pictures import losses
 from hitrate_lab.pages.made import Made, png_of
-from hitrate_lab.pages.reproduction import SHOWN, reproduction
+from hitrate_lab.pages.of_studies.gain_everywhere import gain_everywhere
+from hitrate_lab.pages.of_studies.image_plan import image_plan
+from hitrate_lab.pages.of_studies.reproduction import SHOWN, reproduction
 from hitrate_lab.pages.sklearn_tables import sklearn
 from hitrate_lab.pages.top_k_page import top_k
 from hitrate_lab.toy import figures, studies, tables
@@ -39,6 +40,7 @@ GENERATORS: dict[str, Callable[[Path], Made]] = {
     "counts": counts,
     "cpu": cpu,
     "demo": demo,
+    "gain_everywhere": gain_everywhere,
     "gpu": gpu,
     "image_plan": image_plan,
     "losses": losses,

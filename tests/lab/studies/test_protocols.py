@@ -29,6 +29,9 @@ STUDIES = {
     "mixing escape": "mixing_escape",
     "mixing gradient norm": "mixing_gradient_norm",
     "mixing table": "mixing_table_4",
+    "next words": "text_next_words",
+    "text LSTM": "mixing_table_3_short",
+    "text heads": "text_heads",
 }
 RUNS = 40
 # Tests register more.
