@@ -16,6 +16,7 @@ from hitrate_lab.pages.made import Made, png_of
 from hitrate_lab.pages.of_studies.gain_everywhere import gain_everywhere
 from hitrate_lab.pages.of_studies.image_plan import image_plan
 from hitrate_lab.pages.of_studies.reproduction import SHOWN, reproduction
+from hitrate_lab.pages.of_studies.text_plan import text_plan
 from hitrate_lab.pages.sklearn_tables import sklearn
 from hitrate_lab.pages.top_k_page import top_k
 from hitrate_lab.toy import figures, studies, tables
@@ -45,6 +46,7 @@ GENERATORS: dict[str, Callable[[Path], Made]] = {
     "image_plan": image_plan,
     "losses": losses,
     "sklearn": sklearn,
+    "text_plan": text_plan,
     "top_k": top_k,
     "toy": toy,
     **{name: partial(reproduction, name) for name in SHOWN},
