@@ -38,9 +38,7 @@ SHOWN = {
         ("Gain by the share of wrong labels", "The map", FITTED),
         ("capacity-map", "capacity-training-error", "capacity-headroom"),
     ),
-    "capacity_noise_small": Shown(
-        "images", (HEADROOM, "Differences from cross entropy")
-    ),
+    "capacity_noise_small": Shown("images", (HEADROOM, "Differences from cross entropy")),
     "exact_table_1_2": Shown("exact_tables", BOTH, ("exact-gradient-norms",)),
     "exact_search": Shown("exact_tables", BOTH),
     "exact_table_4": Shown("exact_tables", (ACCURACY,)),
