@@ -15,13 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from hitrate.sklearn.base import AccuracyEstimator, calibrated
-from hitrate.sklearn.linear_fit import COARSE, Settings, Solution, solve
-from hitrate.sklearn.objective import top
 from hitrate.sklearn.parameters import Parameters
-from hitrate.sklearn.sgd import train
-from hitrate.sklearn.standardized import Standardized
+from hitrate.sklearn.solvers.linear_fit import COARSE, Settings, Solution, solve
+from hitrate.sklearn.solvers.objective import top
+from hitrate.sklearn.solvers.sgd import train
+from hitrate.sklearn.solvers.standardized import Standardized
+from hitrate.sklearn.solvers.zero_one_search import polish
 from hitrate.sklearn.tuning import Choice, choose, held_out_rows
-from hitrate.sklearn.zero_one_search import polish
 
 Array = NDArray[Any]
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 
-import hitrate.sklearn.mlp_training as network
+import hitrate.sklearn.solvers.mlp_training as network
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.compare.comparison import Interrupted, compare
 from hitrate_lab.compare.folds import fold_rows, inner_split, possible_folds

@@ -185,8 +185,8 @@ def test_a_comparison_is_about_its_metric(uneven, name, tmp_path, capsys):
 
     show(found)
     head, first, *_ = capsys.readouterr().out.splitlines()
-    assert f" {metric.words} " in head and " accuracy " in head
-    # Training accuracy is told, too.
+    assert f" {metric.words} " in head and " accuracy " in head and " training " in head
+    # Both accuracies are shares, whatever the metric is.
     assert first.count("%") == (3 if metric.is_share else 2)
     page = render(found)
     assert f"Mean {metric.words}" in page and "Mean accuracy" not in page

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hitrate_lab.pages.large_inputs import of_machine
 from hitrate_lab.pages.made import Made
+from hitrate_lab.pages.measured.large_inputs import of_machine
 from hitrate_lab.statistics import paired_effect
 
 RESULTS = Path("benchmarks") / "results"

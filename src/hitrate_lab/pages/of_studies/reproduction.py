@@ -31,10 +31,14 @@ RANKS = tuple(
     for model in ("linear", "hidden")
     for seed in ("", "-seed-0", "-seed-1")
 )
+HEADROOM, FITTED = "Gain, training error and headroom", "What the gain goes with"
 SHOWN = {
-    "capacity_noise_small": Shown(
-        "images", ("Gain, training error and headroom", "Differences from cross entropy")
+    "capacity_map": Shown(
+        "images",
+        ("Gain by the share of wrong labels", "The map", FITTED),
+        ("capacity-map", "capacity-training-error", "capacity-headroom"),
     ),
+    "capacity_noise_small": Shown("images", (HEADROOM, "Differences from cross entropy")),
     "exact_table_1_2": Shown("exact_tables", BOTH, ("exact-gradient-norms",)),
     "exact_search": Shown("exact_tables", BOTH),
     "exact_table_4": Shown("exact_tables", (ACCURACY,)),
@@ -71,6 +75,7 @@ SHOWN = {
             "Equation 18, one hidden layer",
         ),
     ),
+    "mixing_example": Shown("images", ("What is still learnt",), ("mixing-example",)),
     "mixing_gradient_norm": Shown(
         "mixing_theory",
         (
