@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from hitrate_lab.pages.made import Made
-from hitrate_lab.pages.measured.large_inputs import of_machine
+from hitrate_lab.pages.measured.large_inputs import of_machine, when_there
 from hitrate_lab.statistics import paired_effect
 
 RESULTS = Path("benchmarks") / "results"
@@ -20,23 +19,30 @@ Folds = dict[str, dict[str, list[float]]]
 
 def sklearn_defaults(root: Path) -> Made:
     """What the evaluations of the defaults say."""
-    linear = {
-        name: {method: row["accuracy"] for method, row in methods.items()}
-        for name, methods in _read(root / LINEAR).items()
-    }
-    network = _read(root / NETWORK)
-    by_set = {
-        name: {
-            method: part["sets"].get(name, {}).get("test", []) for method, part in network.items()
-        }
-        for name in network[SKLEARN_MLP]["sets"]
-    }
     blocks = {
-        "sklearn-defaults": compared(linear, LOGISTIC),
-        "mlp-defaults": compared(by_set, SKLEARN_MLP),
-        "many-rows": many_rows(_read(root / MANY)),
+        "sklearn-defaults": when_there(root / LINEAR, linear),
+        "mlp-defaults": when_there(root / NETWORK, network),
+        "many-rows": when_there(root / MANY, many_rows),
     }
     return Made({"docs/sklearn.md": blocks})
+
+
+def linear(found: dict[str, Any]) -> str:
+    """`AccuracyClassifier` beside a tuned logistic regression."""
+    folds = {
+        name: {method: row["accuracy"] for method, row in methods.items()}
+        for name, methods in found.items()
+    }
+    return compared(folds, LOGISTIC)
+
+
+def network(found: dict[str, Any]) -> str:
+    """`AccuracyMLPClassifier` beside scikit-learn's MLP."""
+    folds = {
+        name: {method: part["sets"].get(name, {}).get("test", []) for method, part in found.items()}
+        for name in found[SKLEARN_MLP]["sets"]
+    }
+    return compared(folds, SKLEARN_MLP)
 
 
 def compared(found: Folds, base: str) -> str:
@@ -94,7 +100,3 @@ def many_rows(found: dict[str, Any]) -> str:
                     f"{row['processor_seconds']:.0f} s |"
                 )
     return "\n".join([*lines, "", of_machine(found["machine"])])
-
-
-def _read(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
