@@ -32,6 +32,7 @@ RANKS = tuple(
     for seed in ("", "-seed-0", "-seed-1")
 )
 HEADROOM, FITTED = "Gain, training error and headroom", "What the gain goes with"
+DIFFERENCES = "Accuracy of CE, and differences from it"
 SHOWN = {
     "capacity_map": Shown(
         "images",
@@ -83,6 +84,17 @@ SHOWN = {
             "Differences of test accuracy, linear",
             "Differences of test accuracy, one hidden layer",
         ),
+    ),
+    "text_heads": Shown(
+        "text",
+        (
+            DIFFERENCES,
+            "Over 22 pairs of a data set and a model",
+            "Gradient at the target's logit",
+            HEADROOM,
+            FITTED,
+        ),
+        ("text-heads-training-error", "text-heads-headroom"),
     ),
 }
 

@@ -25,7 +25,8 @@ def text_plan(root: Path) -> Made:
 
     Hours are operations over those of a second that committed runs of the same protocol did.
     """
-    done, rest = [], []
+    done: list[tuple[Study, Path]] = []
+    rest: list[tuple[Study, Path]] = []
     for path in sorted((root / "studies").glob("*.toml")):
         study = read_study(path)
         if all(name.startswith(COLLECTION) for name in study.data_sets):
