@@ -139,7 +139,7 @@ class Parameters(Validation):
         margins: tuple[float | None, ...] = (fixed.margin,)
         if "margin" in free and not l2_off and self.goal is None:
             margins = MARGINS
-        polish = (fixed.polish,)
+        polish: tuple[bool, ...] = (fixed.polish,)
         if "polish" in free and self.goal is None:
             polish = (False, True)
         start = "sigma" in free and False in polish
