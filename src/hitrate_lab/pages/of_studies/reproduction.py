@@ -32,12 +32,8 @@ RANKS = tuple(
     for seed in ("", "-seed-0", "-seed-1")
 )
 HEADROOM, FITTED = "Gain, training error and headroom", "What the gain goes with"
+DIFFERENCES = "Accuracy of CE, and differences from it"
 SHOWN = {
-    "capacity_map": Shown(
-        "images",
-        ("Gain by the share of wrong labels", "The map", FITTED),
-        ("capacity-map", "capacity-training-error", "capacity-headroom"),
-    ),
     "capacity_noise_small": Shown("images", (HEADROOM, "Differences from cross entropy")),
     "exact_table_1_2": Shown("exact_tables", BOTH, ("exact-gradient-norms",)),
     "exact_search": Shown("exact_tables", BOTH),
@@ -75,7 +71,6 @@ SHOWN = {
             "Equation 18, one hidden layer",
         ),
     ),
-    "mixing_example": Shown("images", ("What is still learnt",), ("mixing-example",)),
     "mixing_gradient_norm": Shown(
         "mixing_theory",
         (
@@ -83,6 +78,17 @@ SHOWN = {
             "Differences of test accuracy, linear",
             "Differences of test accuracy, one hidden layer",
         ),
+    ),
+    "text_heads": Shown(
+        "text",
+        (
+            DIFFERENCES,
+            "Over 22 pairs of a data set and a model",
+            "Gradient at the target's logit",
+            HEADROOM,
+            FITTED,
+        ),
+        ("text-heads-training-error", "text-heads-headroom"),
     ),
 }
 
