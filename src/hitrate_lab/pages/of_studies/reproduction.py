@@ -71,6 +71,7 @@ SHOWN = {
             "Equation 18, one hidden layer",
         ),
     ),
+    "mixing_example": Shown("images", ("What is still learnt",), ("mixing-example",)),
     "mixing_gradient_norm": Shown(
         "mixing_theory",
         (
