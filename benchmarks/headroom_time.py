@@ -31,7 +31,7 @@ def main() -> None:
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(ROWS, FEATURES, generator=generator)
     scores = features @ torch.randn(FEATURES, CLASSES, generator=generator)
-    # Noise that leaves a quarter of the rows wrong.
+    # Noise that leaves a third of the rows wrong.
     uniform = torch.rand(ROWS, CLASSES, generator=generator).clamp(1e-9, 1 - 1e-7)
     target = (scores - 8 * torch.log(-torch.log(uniform))).argmax(1)
     product = torch.randn(FEATURES, CLASSES, generator=generator)

@@ -92,12 +92,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--repeats", type=int, nargs="*", default=range(5))
     parser.add_argument("--only", choices=("small", "large"), help="by default both")
+    parser.add_argument("--rows", type=int, help="tables of so many rows at most")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     for repeat in arguments.repeats:
         names = [*SMALL, *LARGE] if repeat == 0 else SMALL
         if arguments.only:
             names = [name for name in names if name in SIZES[arguments.only]]
+        if arguments.rows:
+            names = [name for name in names if len(uci(name)[1]) <= arguments.rows]
         for name in names:
             for method in (LOGISTIC, arguments.method):
                 kept = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}

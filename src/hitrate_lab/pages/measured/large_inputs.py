@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,8 +18,8 @@ def large_inputs(root: Path) -> Made:
     """What was measured of both."""
     return Made(
         {
-            "docs/when_it_pays.md": {"headroom-time": headroom_time(_read(root / HEADROOM))},
-            "docs/sklearn.md": {"million-rows": million_rows(_read(root / MILLION))},
+            "docs/when_it_pays.md": {"headroom-time": when_there(root / HEADROOM, headroom_time)},
+            "docs/sklearn.md": {"million-rows": when_there(root / MILLION, million_rows)},
         }
     )
 
@@ -61,6 +62,8 @@ def of_machine(machine: dict[str, Any]) -> str:
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+def when_there(path: Path, told: Callable[[dict[str, Any]], str]) -> str:
+    """What a file of results says, where there is one."""
+    if not path.exists():
+        return "Not measured yet."
+    return told(json.loads(path.read_text(encoding="utf-8")))
