@@ -35,6 +35,8 @@ class Losses(Target):
     limits = Limits(cpu_seconds=20, mebibytes=1024, wall_seconds=600)
     watches_memory = False
     with_every_change = 3000
+    # A million rows.
+    long_form = 75_000
 
     def load(self, folder: Path) -> None:
         """Import what a case needs."""

@@ -15,6 +15,7 @@ from hitrate_lab.pages.image_plan import image_plan
 from hitrate_lab.pages.loss_pictures import losses
 from hitrate_lab.pages.made import Made, png_of
 from hitrate_lab.pages.reproduction import SHOWN, reproduction
+from hitrate_lab.pages.robustness_page import robustness
 from hitrate_lab.pages.sklearn_tables import sklearn
 from hitrate_lab.pages.top_k_page import top_k
 from hitrate_lab.toy import figures, studies, tables
@@ -42,6 +43,7 @@ GENERATORS: dict[str, Callable[[Path], Made]] = {
     "gpu": gpu,
     "image_plan": image_plan,
     "losses": losses,
+    "robustness": robustness,
     "sklearn": sklearn,
     "top_k": top_k,
     "toy": toy,
