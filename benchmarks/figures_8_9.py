@@ -35,8 +35,8 @@ from hitrate.probability.margins import ABSENT
 from hitrate.probability.methods.genz import genz
 from hitrate.probability.methods.monte_carlo import monte_carlo
 from hitrate.probability.noises import NOISES
-from hitrate_lab.pages.bench_pictures import LABELS, sampling_error
 from hitrate_lab.pages.made import png_of
+from hitrate_lab.pages.measured.bench_pictures import LABELS, sampling_error
 
 # The ten margins of the paper's Appendix C, with sigma = 1.
 MARGINS = (1.0, 2.0, 0.5, 10.0, 6.0, -3.0, -4.0, 5.0, 1.0, 0.0)

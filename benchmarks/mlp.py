@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sklearn
 import torch
 from machine import machine
 from sklearn.model_selection import RepeatedStratifiedKFold
@@ -94,10 +93,7 @@ def main() -> None:
             if name in found:
                 continue
             found[name] = measured(name, METHODS[method])
-            kept[method]["machine"] = machine() | {
-                "scikit-learn": sklearn.__version__,
-                "torch": torch.__version__,
-            }
+            kept[method]["machine"] = machine()
             arguments.out.parent.mkdir(parents=True, exist_ok=True)
             part = arguments.out.with_suffix(".part")
             part.write_text(json.dumps(kept, indent=1) + "\n")

@@ -33,8 +33,8 @@ from tables import (
 )
 
 import hitrate
-from hitrate_lab.pages.bench_pictures import error_over_nodes
 from hitrate_lab.pages.made import png_of
+from hitrate_lab.pages.measured.bench_pictures import error_over_nodes
 
 MEMBER_SHAPES = [(256, classes) for classes in (2, 10, 32, 100, 1000)]
 SHAPES = [(rows, classes) for rows in (256, 4096) for classes in (2, 10, 32, 100, 1000)]

@@ -47,6 +47,7 @@ LARGE = """
     page-blocks wall-following ringnorm twonorm thyroid mushroom magic nursery statlog-landsat
     pendigits musk-2 statlog-shuttle optical connect-4 chess-krvk
 """.split()
+SIZES = {"small": SMALL, "large": LARGE}
 RESULTS = ROOT / "benchmarks" / "results" / "sklearn_evaluation.json"
 LOGISTIC = "logistic_regression"
 
@@ -90,10 +91,17 @@ def main() -> None:
     parser.add_argument("--as", dest="method", required=True, help="before, after, ...")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--repeats", type=int, nargs="*", default=range(5))
+    parser.add_argument("--only", choices=("small", "large"), help="by default both")
+    parser.add_argument("--rows", type=int, help="tables of so many rows at most")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     for repeat in arguments.repeats:
-        for name in (*SMALL, *LARGE) if repeat == 0 else SMALL:
+        names = [*SMALL, *LARGE] if repeat == 0 else SMALL
+        if arguments.only:
+            names = [name for name in names if name in SIZES[arguments.only]]
+        if arguments.rows:
+            names = [name for name in names if len(uci(name)[1]) <= arguments.rows]
+        for name in names:
             for method in (LOGISTIC, arguments.method):
                 kept = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
                 judge(kept, name, method, repeat)

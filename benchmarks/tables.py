@@ -9,7 +9,7 @@ import torch
 
 from hitrate.probability.methods.gridded import NODES as GRIDDED_DEFAULT
 from hitrate.probability.methods.quadrature import default_nodes
-from hitrate_lab.pages.bench_pictures import NAMES
+from hitrate_lab.pages.measured.bench_pictures import NAMES
 
 TITLES = {
     "max": "largest error of all rows",

@@ -94,7 +94,7 @@ def targets():
         )
 
 
-@pytest.mark.parametrize(("name", "target"), [*targets()])
+@pytest.mark.parametrize(("name", "target"), list(targets()))
 def test_some_cases_of_every_target_find_nothing(name, target, tmp_path):
     cases = target.with_every_change
     ended = fuzz(name, "--cases", str(cases), "--seed", "0", "--out", str(tmp_path))

@@ -15,11 +15,11 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import hitrate.sklearn.mlp_training as network
+import hitrate.sklearn.solvers.mlp_training as network
 from hitrate import schedules
 from hitrate.sklearn import AccuracyClassifier, AccuracyMLPClassifier
 from hitrate.sklearn.mlp import NetworkParameters
-from hitrate.sklearn.standardized import Standardized
+from hitrate.sklearn.solvers.standardized import Standardized
 
 QUICK = {"max_iter": 20, "hidden_size": 16, "random_state": 0}
 

@@ -11,13 +11,13 @@ from sklearn.linear_model import LogisticRegression
 
 import hitrate
 from hitrate.sklearn import AccuracyClassifier
-from hitrate.sklearn.homotopy import convex_start, path, spread
-from hitrate.sklearn.linear_fit import Settings, sigmas, solve
-from hitrate.sklearn.objective import Objective, top
-from hitrate.sklearn.row_losses import AnyLoss, ExactError, cross_entropy
-from hitrate.sklearn.standardized import Standardized
+from hitrate.sklearn.solvers.homotopy import convex_start, path, spread
+from hitrate.sklearn.solvers.linear_fit import Settings, sigmas, solve
+from hitrate.sklearn.solvers.objective import Objective, top
+from hitrate.sklearn.solvers.row_losses import AnyLoss, ExactError, cross_entropy
+from hitrate.sklearn.solvers.standardized import Standardized
+from hitrate.sklearn.solvers.zero_one_search import LineSearch, best_piece, pivoted, polish
 from hitrate.sklearn.tuning import folds, smoothest
-from hitrate.sklearn.zero_one_search import LineSearch, best_piece, pivoted, polish
 
 
 def some_table(rows=200, features=4, classes=3, seed=0, thin=False):
@@ -174,7 +174,7 @@ def test_polish_lowers_the_error(classes):
 
 
 def test_more_rows_than_fit_are_first_a_sample(monkeypatch):
-    import hitrate.sklearn.linear_fit as module
+    import hitrate.sklearn.solvers.linear_fit as module
 
     table, settings = some_table(rows=3000), Settings(l2=1e-3, sigma=0.25, polish=False)
     whole = solve(table, settings, np.random.default_rng(0))

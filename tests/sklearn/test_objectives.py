@@ -11,9 +11,9 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 import hitrate
 from hitrate.sklearn import AccuracyClassifier, AccuracyMLPClassifier
 from hitrate.sklearn.goals import Goal
-from hitrate.sklearn.objective import Objective
-from hitrate.sklearn.row_losses import ExactError
-from hitrate.sklearn.standardized import Standardized
+from hitrate.sklearn.solvers.objective import Objective
+from hitrate.sklearn.solvers.row_losses import ExactError
+from hitrate.sklearn.solvers.standardized import Standardized
 
 COST = np.array([[0.0, 1, 5, 2], [1, 0, 1, 1], [9, 3, 0, 4], [2, 2, 2, 0]])
 GOALS = {"cost": Goal(4, COST), "f1_macro": Goal(4)}

@@ -12,9 +12,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from hitrate.calibration import ENOUGH, Calibration, calibrate
 from hitrate.sklearn.goals import Wanted
-from hitrate.sklearn.objective import top
 from hitrate.sklearn.parameters import class_weights
-from hitrate.sklearn.standardized import Standardized
+from hitrate.sklearn.solvers.objective import top
+from hitrate.sklearn.solvers.standardized import Standardized
 
 Array = NDArray[Any]
 DTYPES = [np.float64, np.float32]

@@ -15,13 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from hitrate.sklearn.base import AccuracyEstimator, calibrated
-from hitrate.sklearn.linear_fit import COARSE, Settings, Solution, solve
-from hitrate.sklearn.objective import top
 from hitrate.sklearn.parameters import Parameters
-from hitrate.sklearn.sgd import train
-from hitrate.sklearn.standardized import Standardized
+from hitrate.sklearn.solvers.linear_fit import COARSE, Settings, Solution, solve
+from hitrate.sklearn.solvers.objective import top
+from hitrate.sklearn.solvers.sgd import train
+from hitrate.sklearn.solvers.standardized import Standardized
+from hitrate.sklearn.solvers.zero_one_search import polish
 from hitrate.sklearn.tuning import Choice, choose, held_out_rows
-from hitrate.sklearn.zero_one_search import polish
 
 Array = NDArray[Any]
 
@@ -59,18 +59,18 @@ class AccuracyClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator):  # 
     l2 : float or "auto"
         Weight of the squared length of the standardised features' weights;
         :math:`1 / (N l_2)` is C of scikit-learn's `LogisticRegression`. "auto" chooses by
-        the start's held-out likelihood and accuracy. 0 is for the best accuracy on the training
-        rows.
+        the start's held-out likelihood and accuracy, and tries the next stronger and weaker one
+        with each sigma. 0 is for the best accuracy on the training rows.
     sigma : float or "auto"
         Where sigma ends. Without L2 it is in units of the scores' spread. "auto" chooses by
         held-out accuracy, the convex start of the path included (`sigma_` is then infinite), but
         is 0.01 without L2.
     margin : float, None or "auto"
-        Distances :math:`\mu_y - \mu_i` are clipped at this value from above. "auto" chooses by
-        held-out accuracy between none and 1; without L2 it is none.
+        Distances :math:`\mu_y - \mu_i` are clipped at this value from above. "auto" is 1; where the
+        convex start is chosen, or without L2, it is none.
     polish : bool or "auto"
-        Whether exact line searches on the 0-1 error of the training rows end the fit. "auto"
-        chooses by held-out accuracy; without L2 it is yes.
+        Whether exact line searches on the 0-1 error of the training rows end the fit. "auto" is yes
+        without L2, and else no.
     solver : {"homotopy", "sgd"}
         "homotopy" uses all rows: L-BFGS from the minimum of cross entropy along a falling sigma.
         "sgd" is the paper's: momentum, normalised gradients and logits, sigma from 10 to 0.01;

@@ -18,7 +18,7 @@ from torch import Tensor
 from hitrate.losses.expected_cost import cost_matrix
 
 if TYPE_CHECKING:
-    from hitrate.sklearn.objective import Objective
+    from hitrate.sklearn.solvers.objective import Objective
 
 Array = NDArray[Any]
 

@@ -18,14 +18,14 @@ from hitrate.losses import LOSSES
 from hitrate.recipes import RECIPES, current_name
 from hitrate.sklearn.base import AccuracyEstimator, calibrated
 from hitrate.sklearn.goals import OF_NETWORK, Goal, refuse_others
-from hitrate.sklearn.mlp_training import (
+from hitrate.sklearn.solvers.mlp_training import (
     Network,
     Training,
     TrainingOptions,
     random_network,
     train_network,
 )
-from hitrate.sklearn.standardized import Standardized
+from hitrate.sklearn.solvers.standardized import Standardized
 from hitrate.sklearn.tuning import held_out_rows
 from hitrate.sklearn.validation import Validation
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hitrate.losses import LOSSES
 from hitrate.sklearn.goals import OF_LINEAR, Goal, refuse_others
-from hitrate.sklearn.linear_fit import SMALLEST_SIGMA, Settings
+from hitrate.sklearn.solvers.linear_fit import SMALLEST_SIGMA, Settings
 from hitrate.sklearn.tuning import GOAL_SIGMAS, MARGINS, SIGMAS, STRENGTHS, Grid
 from hitrate.sklearn.validation import Validation
 
@@ -94,7 +94,9 @@ class Parameters(Validation):
             sigma = SMALLEST_SIGMA if loss == "exact" and (sgd or l2 == 0) else 1.0
         polish = given["polish"]
         if polish == "auto":
-            polish = not sgd and loss == "exact" and l2 == 0
+            # Of an L2 that is yet to be chosen 0 says nothing.
+            without_l2 = l2 == 0 and not self._is_auto("l2")
+            polish = not sgd and loss == "exact" and without_l2
         polish = polish and self.goal is None
         default = SGD_STEPS if sgd else STAGE_ITERATIONS
         return Settings(

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from hitrate.sklearn.homotopy import convex_start, path
-from hitrate.sklearn.linear_fit import BREAKPOINTS, Settings
-from hitrate.sklearn.objective import Objective, top
-from hitrate.sklearn.standardized import Standardized
-from hitrate.sklearn.zero_one_search import polish
+from hitrate.sklearn.solvers.homotopy import convex_start, path
+from hitrate.sklearn.solvers.linear_fit import BREAKPOINTS, Settings
+from hitrate.sklearn.solvers.objective import Objective, top
+from hitrate.sklearn.solvers.standardized import Standardized
+from hitrate.sklearn.solvers.zero_one_search import polish
 
 Array = NDArray[Any]
 

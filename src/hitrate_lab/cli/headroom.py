@@ -39,7 +39,7 @@ def headroom(
 
     import hitrate
     from hitrate_lab.bad_input import printable
-    from hitrate_lab.tables.features import read_features
+    from hitrate_lab.tables.formats.features import read_features
 
     if out is not None:
         _may_be_written(out, overwrite)

@@ -14,37 +14,49 @@ from typing import Any
 
 from hitrate_lab.wording import PERCENT, percent
 
-# Where cross entropy leaves a smaller share wrong, there is nothing to gain worth a try.
+# Where cross entropy leaves a smaller share wrong, half a point is the most that there is to gain.
 FITTED = 0.005
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Pairs of a table and a model in the study, by how much training accuracy rose.
+    """Pairs of a table and a model in the study.
+
+    Parameters
+    ----------
+    pairs : int
+    gained, lost : int
+        On how many of them test accuracy changed by more than noise.
+    """
+
+    pairs: int
+    gained: int
+    lost: int
+
+
+@dataclass(frozen=True)
+class Rise(Seen):
+    """Those whose training accuracy rose by so much.
 
     Parameters
     ----------
     above : float
         The smallest rise, a share.
     words : str
-    pairs : int
-    gained, lost : int
-        On how many of them test accuracy changed by more than noise.
     """
 
     above: float
     words: str
-    pairs: int
-    gained: int
-    lost: int
 
 
 # Of annealed over tuned cross entropy, from studies/results/gain_law.jsonl.gz; a test counts again.
 STUDY = (
-    Seen(0.01, "rose by a point or more", 69, 8, 1),
-    Seen(0.0, "rose by less than a point", 80, 1, 0),
-    Seen(-math.inf, "fell", 87, 0, 10),
+    Rise(69, 8, 1, 0.01, "rose by a point or more"),
+    Rise(80, 1, 0, 0.0, "rose by less than a point"),
+    Rise(87, 0, 10, -math.inf, "fell"),
 )
+# Those on which cross entropy left less than FITTED wrong, whatever training accuracy did then.
+FIT = Seen(43, 1, 2)
 
 
 def what_the_law_says(methods: Sequence[dict[str, Any]], baseline: str) -> str | None:
@@ -72,7 +84,9 @@ def what_the_law_says(methods: Sequence[dict[str, Any]], baseline: str) -> str |
         wrong = f"{_share(error)} of the training rows wrong" if error else "no training row wrong"
         return (
             f"{label[:1].upper()}{label[1:]} leaves {wrong}, and another loss can gain no more "
-            "than that there: with this model there is nothing to be had."
+            f"than that there: where so little was left in our study ({FIT.pairs} pairs of a table "
+            f"and a model), test accuracy rose by more than noise on {FIT.gained} and fell on "
+            f"{FIT.lost}."
         )
     # The law compares losses of one model: another model may reach more with any of them.
     rises = [

@@ -71,7 +71,9 @@ class Family(ABC):
 
     @abstractmethod
     def grid(self, loss: str, rows: int) -> Sequence[dict[str, Any]]:
-        """Parameters to try, the default first; twelve, as for every other.
+        """Parameters to try, the default first: twelve, as for every other, or one.
+
+        One is for an estimator that chooses its parameters by itself.
 
         Parameters
         ----------

@@ -8,18 +8,19 @@ from typing import Any
 
 from hitrate_lab.models.family import Family, State, arrays_in, calibration_in
 
-# C of LogisticRegression, which is 1 / (rows * l2) elsewhere: the same for every linear method, so
-# that these differ in their loss alone.
+# C of LogisticRegression, which is 1 / (rows * l2) elsewhere: the same for every linear method that
+# is tried with candidates, so that these differ in their loss alone. These and the networks'
+# settings were settled with car, wine, breast-cancer, balance-scale and cylinder-bands in view.
 STRENGTHS = (1.0, 100.0, 0.1, 1e4, 10.0, 0.01, 1000.0, 1e-3, 3.0, 30.0, 0.3, 300.0)
-# Where sigma ends for linear/exact: the middle of what AccuracyClassifier tries on its own. This,
-# the strengths and the networks' settings were settled with car, wine, breast-cancer, balance-scale
-# and cylinder-bands in view, so gains on these flatter them a little.
-SIGMA, MARGIN = 0.25, 1.0
 SOLVERS = ("lbfgs", "liblinear", "newton-cg", "newton-cholesky", "sag", "saga")
 
 
 class Linear(Family):
-    """`LogisticRegression` under cross entropy, `AccuracyClassifier` under every other loss."""
+    """`LogisticRegression` under cross entropy, `AccuracyClassifier` under every other loss.
+
+    Under EXACT that is the estimator as it comes: it chooses L2 and sigma on inner folds of its
+    own, the way back to the likelihood's minimum included.
+    """
 
     name = words = "linear"
     is_linear = True
@@ -39,9 +40,9 @@ class Linear(Family):
         """Strengths of regularisation, which L2 has by the row."""
         if loss == "cross_entropy":
             return [{"C": strength} for strength in STRENGTHS]
-        fixed = {"sigma": 1.0, "margin": None, "polish": False}
         if loss == "exact":
-            fixed |= {"sigma": SIGMA, "margin": MARGIN}
+            return [{}]
+        fixed = {"sigma": 1.0, "margin": None, "polish": False}
         return [{"l2": float(f"{1 / (rows * strength):.3g}"), **fixed} for strength in STRENGTHS]
 
     def build(self, loss: str, parameters: dict[str, Any], seed: int) -> Any:

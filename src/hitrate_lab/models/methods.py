@@ -49,7 +49,7 @@ class Method:
         return self.family.label(self.loss)
 
     def candidates(self, trials: int, rows: int) -> list[dict[str, Any]]:
-        """Parameters to try, the default first; as many for every method.
+        """Parameters to try, the default first: as many for every method that does not choose.
 
         Parameters
         ----------
@@ -61,7 +61,7 @@ class Method:
         if not 1 <= trials <= MOST_TRIALS:
             raise BadInput(f"trials={trials}: a method has from 1 to {MOST_TRIALS} candidates")
         found = list(self.family.grid(self.loss, rows))[:trials]
-        if len(found) < trials:
+        if 1 < len(found) < trials:
             raise BadInput(f"trials={trials}: {self.name} has {len(found)} candidates")
         return found
 

@@ -7,17 +7,26 @@ from functools import partial
 from pathlib import Path
 
 from hitrate_lab.pages.count_pictures import counts
-from hitrate_lab.pages.cpu_tables import cpu
-from hitrate_lab.pages.demo_table import demo
-from hitrate_lab.pages.gpu_tables import gpu
 from hitrate_lab.pages.house.architecture_page import architecture
-from hitrate_lab.pages.image_plan import image_plan
 from hitrate_lab.pages.loss_pictures import losses
 from hitrate_lab.pages.made import Made, png_of
+<<<<<<< HEAD
 from hitrate_lab.pages.reproduction import SHOWN, reproduction
 from hitrate_lab.pages.robustness_page import robustness
 from hitrate_lab.pages.sklearn_tables import sklearn
 from hitrate_lab.pages.top_k_page import top_k
+=======
+from hitrate_lab.pages.measured.cpu_tables import cpu
+from hitrate_lab.pages.measured.demo_table import demo
+from hitrate_lab.pages.measured.gpu_tables import gpu
+from hitrate_lab.pages.measured.large_inputs import large_inputs
+from hitrate_lab.pages.measured.sklearn_defaults import sklearn_defaults
+from hitrate_lab.pages.measured.sklearn_tables import sklearn
+from hitrate_lab.pages.measured.top_k_page import top_k
+from hitrate_lab.pages.of_studies.image_plan import image_plan
+from hitrate_lab.pages.of_studies.reproduction import SHOWN, reproduction
+from hitrate_lab.pages.of_studies.text_plan import text_plan
+>>>>>>> main
 from hitrate_lab.toy import figures, studies, tables
 
 
@@ -42,9 +51,12 @@ GENERATORS: dict[str, Callable[[Path], Made]] = {
     "demo": demo,
     "gpu": gpu,
     "image_plan": image_plan,
+    "large_inputs": large_inputs,
     "losses": losses,
     "robustness": robustness,
     "sklearn": sklearn,
+    "sklearn_defaults": sklearn_defaults,
+    "text_plan": text_plan,
     "top_k": top_k,
     "toy": toy,
     **{name: partial(reproduction, name) for name in SHOWN},

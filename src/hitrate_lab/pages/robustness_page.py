@@ -77,18 +77,13 @@ def attacks_table(targets: dict[str, Found], machine: Found) -> str:
         f"file {files['peak_mebibytes']:.0f} MiB; the slowest of both took {slowest:.1f} s of CPU "
         f"time. {machine['cpu']}, one process; torch {versions['torch']}, XGBoost "
         f"{versions['xgboost']}, LightGBM {versions['lightgbm']}, Python {machine['python']}. "
-        f"First seeds: {_seeds(targets)}.",
+        "Seeds and counts of each kind: `benchmarks/results/robustness.json`.",
     ]
     return "\n".join(lines)
 
 
 def _ending_with(outcomes: dict[str, int], end: str) -> int:
     return sum(count for name, count in outcomes.items() if name.endswith(end))
-
-
-def _seeds(targets: dict[str, Found]) -> str:
-    """Where each target's cases begin; several runs of one follow each other."""
-    return ", ".join(f"{name} {target['seeds'][0]['first']:,}" for name, target in targets.items())
 
 
 def kills_table(outcomes: dict[str, int]) -> str:

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hitrate_lab.pages.demo_table import RESULTS
-from hitrate_lab.pages.reproduction import committed_report
+from hitrate_lab.pages.measured.demo_table import RESULTS
+from hitrate_lab.pages.of_studies.reproduction import committed_report
 from hitrate_lab.report import write_report
 from hitrate_lab.runs.store import canonical
 from hitrate_lab.whole_file import write_whole

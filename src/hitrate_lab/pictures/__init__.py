@@ -3,14 +3,14 @@
 Colours are classes that the page's style sheet fills, so a picture follows light and dark.
 """
 
-from hitrate_lab.pictures.changes import mosaic
-from hitrate_lab.pictures.confusion import confusion
 from hitrate_lab.pictures.curve import curve
 from hitrate_lab.pictures.folds import folds
+from hitrate_lab.pictures.hits.changes import mosaic
+from hitrate_lab.pictures.hits.confusion import confusion
+from hitrate_lab.pictures.hits.reliability import reliability
 from hitrate_lab.pictures.profile import profile
 from hitrate_lab.pictures.ranking import ranking
 from hitrate_lab.pictures.ranks import ranks
-from hitrate_lab.pictures.reliability import reliability
 
 PICTURES = {
     "ranking": ranking,

@@ -1,4 +1,4 @@
-"""Points of two kinds, and a line with its interval."""
+"""Points of two or three kinds, and a line with its interval."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ STYLE = "\n".join(
         "svg .mark { stroke: #ffffff; stroke-width: 1; }",
         "svg .mark.other { fill: #8695a4; }",
         "svg .mark.better { fill: #005f9e; }",
+        "svg .mark.text { fill: #b35900; }",
     ]
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hitrate_lab.metrics import Description
-from hitrate_lab.pictures.confusion import NUMBERED
+from hitrate_lab.pictures.hits.confusion import NUMBERED
 from hitrate_lab.pictures.svg import padded
 from hitrate_lab.wording import (
     MINUS,

@@ -45,11 +45,22 @@ def sections(report: dict[str, Any]) -> dict[str, str]:
     for table in report["tables"]:
         found[table["title"]] = [*_markdown_table(table), *_findings(table)]
     for table in report["extra_tables"]:
-        rows = [table["head"], ["---"] * len(table["head"]), *table["rows"]]
-        found[table["title"]] = [*_lines(rows), "", table["text"]]
+        found[table["title"]] = [table_text(table)]
     for ranking in report["rankings"]:
         found[f"Ranking: {ranking['title']}"] = _ranking(ranking)
     return {title: "\n".join(lines) for title, lines in found.items()}
+
+
+def table_text(table: dict[str, Any]) -> str:
+    """A table of a protocol's own in Markdown, with the text below it.
+
+    Parameters
+    ----------
+    table : dict
+        As `Protocol.extra_tables` makes them.
+    """
+    rows = [table["head"], ["---"] * len(table["head"]), *table["rows"]]
+    return "\n".join([*_lines(rows), "", table["text"]])
 
 
 def _progress(report: dict[str, Any]) -> str:

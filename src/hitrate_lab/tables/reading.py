@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 
 from hitrate_lab.bad_input import BadInput, listed, quoted
-from hitrate_lab.tables.delimited import PACKED
-from hitrate_lab.tables.files import PARQUET, TEXT, read_frame, text_chunks
+from hitrate_lab.tables.formats.delimited import PACKED
+from hitrate_lab.tables.formats.files import PARQUET, TEXT, read_frame, text_chunks
 from hitrate_lab.tables.table import Table, make_table
 from hitrate_lab.tables.written import Form
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hitrate_lab.seeds import seed_of
-from hitrate_lab.training.augmentation import Draws, augmented, mixed
+from hitrate_lab.training.images.augmentation import Draws, augmented, mixed
 from hitrate_lab.training.options import Options
 from hitrate_lab.training.processes import Place
 from hitrate_lab.training.rows import Order, Rows, Source

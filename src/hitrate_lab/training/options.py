@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from hitrate import schedules
-from hitrate_lab.training.augmentation import AUGMENTATIONS
+from hitrate_lab.training.images.augmentation import AUGMENTATIONS
 
 OPTIMIZERS = ("sgd", "adam", "adamw", "asam")
 PRECISIONS = ("float32", "bfloat16", "float16")

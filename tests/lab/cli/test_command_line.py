@@ -14,7 +14,7 @@ from fuzz.fuzzed_csv import TARGET, fuzzed_csv
 from typer.testing import CliRunner
 from watched import TICKETS, Tickets, Watched, environment, wait_until
 
-import hitrate.sklearn.mlp_training as network
+import hitrate.sklearn.solvers.mlp_training as network
 from hitrate_lab.cli.app import app
 from hitrate_lab.wording import duration
 

@@ -18,7 +18,10 @@ from hitrate_lab.toy import studies
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # A second's work each; the others take up to half a minute.
-OFTEN = ("architecture", "cpu", "demo", "gpu", "sklearn", "exact_figure_7")
+OFTEN = (
+    *("architecture", "cpu", "demo", "gpu", "large_inputs", "sklearn", "sklearn_defaults"),
+    "exact_figure_7",
+)
 # Tables that are written by hand, and checked against the code by other tests.
 BY_HAND = {"printed", "properties", "recipes", "versions"}
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from hitrate_lab.pages.reproduction import SHOWN
+from hitrate_lab.pages.of_studies.reproduction import SHOWN
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted((ROOT / "docs" / "reproduction").glob("*.md"))

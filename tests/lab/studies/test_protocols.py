@@ -29,6 +29,9 @@ STUDIES = {
     "mixing escape": "mixing_escape",
     "mixing gradient norm": "mixing_gradient_norm",
     "mixing table": "mixing_table_4",
+    "next words": "text_next_words",
+    "text LSTM": "mixing_table_3_short",
+    "text heads": "text_heads",
 }
 RUNS = 40
 # Tests register more.
@@ -55,13 +58,15 @@ def faults(kind):
 
 @pytest.fixture(scope="module", params=OWN)
 def case(request):
-    """A protocol, a study of it, the study's plan, and some of its runs."""
+    """A protocol, a study of it, the study's plan, and some of its runs where any are committed."""
     protocol = protocol_named(request.param)
     study = read_study(FOLDER / f"{STUDIES[request.param]}.toml")
     plan = protocol.plan(study)
     file = FOLDER / "results" / f"{study.name}.jsonl.gz"
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        every = [json.loads(line) for line in itertools.islice(lines, RUNS)]
+    every = []
+    if file.exists():
+        with gzip.open(file, "rt", encoding="utf-8") as lines:
+            every = [json.loads(line) for line in itertools.islice(lines, RUNS)]
     runs = [Run(key_of(each["specification"]), finished="", **each) for each in every]
     return protocol, study, plan, runs
 
@@ -99,6 +104,8 @@ def test_batches_and_needs_are_of_the_plan_in_any_process(case):
 
 def test_cells_are_of_the_study(case):
     protocol, study, _, runs = case
+    if not runs:
+        pytest.skip(f"no runs of {study.name} are committed")
     names = {method.name for method in study.methods}
     for run in runs:
         canonical(run.result)
@@ -113,6 +120,8 @@ def test_cells_are_of_the_study(case):
 @pytest.mark.parametrize("how_many", [0, RUNS])
 def test_parts_of_the_report_are_plain(case, how_many):
     protocol, study, _, runs = case
+    if how_many and not runs:
+        pytest.skip(f"no runs of {study.name} are committed")
     runs = runs[:how_many]
     for table in protocol.extra_tables(study, runs):
         assert table["title"] and isinstance(table["text"], str)

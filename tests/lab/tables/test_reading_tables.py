@@ -16,8 +16,8 @@ from sklearn import datasets
 
 from hitrate_lab.bad_input import BadInput, printable
 from hitrate_lab.tables import Columns, Table, read_table
-from hitrate_lab.tables.files import text_chunks
-from hitrate_lab.tables.parquet_files import read_parquet
+from hitrate_lab.tables.formats.files import text_chunks
+from hitrate_lab.tables.formats.parquet_files import read_parquet
 from hitrate_lab.tables.reading import BUILT_IN, data_folders
 from hitrate_lab.tables.table import make_table
 
@@ -145,7 +145,7 @@ def test_what_begins_with_a_zero_is_a_name(write):
 
 
 def test_a_column_that_turns_into_text_late_is_text_from_its_start(write, monkeypatch):
-    monkeypatch.setattr("hitrate_lab.tables.files.CELLS", 30)
+    monkeypatch.setattr("hitrate_lab.tables.formats.files.CELLS", 30)
     text = "a,b,y\n" + "".join(f"{k}.0,{k},{k % 2}\n" for k in range(50)) + "end,3,0\n"
     features = read_table(write(text), "y").features
     assert features["a"].tolist() == [f"{k}.0" for k in range(50)] + ["end"]
@@ -274,7 +274,7 @@ def test_what_may_be_no_decimal_comma_is_text(write, delimiter, cells):
 
 
 def test_commas_that_begin_late_hold_from_the_start(write, monkeypatch):
-    monkeypatch.setattr("hitrate_lab.tables.files.CELLS", 30)
+    monkeypatch.setattr("hitrate_lab.tables.formats.files.CELLS", 30)
     cells = [*map(str, range(40)), "3,5", "4,25"]
     assert read_table(write(commas(";", *cells)), "y").features["preis"].tolist()[-3:] == [
         39,

@@ -13,7 +13,7 @@ import pytest
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.tables import read_table
-from hitrate_lab.tables.files import text_chunks
+from hitrate_lab.tables.formats.files import text_chunks
 
 ROWS = "size,colour,y\n" + "".join(f"{k}.5,{'rgb'[k % 3]},{'ab'[k % 2]}\n" for k in range(12))
 
@@ -49,7 +49,7 @@ def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(tmp_path, monke
         pytest.skip("no pipes with names")
     os.mkfifo(tmp_path / "t.csv")
     # As if it had been a file a moment before.
-    monkeypatch.setattr("hitrate_lab.tables.files.checked_file", lambda path: path)
+    monkeypatch.setattr("hitrate_lab.tables.formats.files.checked_file", lambda path: path)
     with pytest.raises(BadInput, match="named pipe"):
         next(text_chunks(tmp_path / "t.csv", 5))
 
@@ -85,7 +85,7 @@ def test_damaged_packing_is_one_line(pack, tmp_path):
 
 
 def test_a_file_that_unpacks_out_of_proportion_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("hitrate_lab.tables.opened.UNPACKED", 100_000)
+    monkeypatch.setattr("hitrate_lab.tables.formats.opened.UNPACKED", 100_000)
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(b"1,2\n" * 1_000_000))
     assert "unpacks to more than" in complaint(path) and "times its own" in complaint(path)
@@ -150,8 +150,8 @@ def test_a_target_of_lists_or_bytes_is_named_for_its_kind(tmp_path):
 def test_parquet_out_of_proportion_is_not_read(tmp_path, monkeypatch):
     path = tmp_path / "t.parquet"
     pd.DataFrame({"x": [1.0] * 100_000, "y": ["a"] * 100_000}).to_parquet(path)
-    monkeypatch.setattr("hitrate_lab.tables.parquet_files.FEW_CELLS", 1000)
-    monkeypatch.setattr("hitrate_lab.tables.parquet_files.CELLS_PER_BYTE", 2)
+    monkeypatch.setattr("hitrate_lab.tables.formats.parquet_files.FEW_CELLS", 1000)
+    monkeypatch.setattr("hitrate_lab.tables.formats.parquet_files.CELLS_PER_BYTE", 2)
     assert "100,000 rows and 2 columns, out of all proportion" in complaint(path)
 
 
@@ -159,7 +159,7 @@ def test_what_has_too_many_columns_is_counted_and_refused(tmp_path, monkeypatch)
     path = tmp_path / "t.csv"
     path.write_text(",".join(f"c{k}" for k in range(100_001)) + "\n")
     assert "the first line has 100,001 cells" in complaint(path)
-    monkeypatch.setattr("hitrate_lab.tables.delimited.LONGEST", 1000)
+    monkeypatch.setattr("hitrate_lab.tables.formats.delimited.LONGEST", 1000)
     path.write_text("x,y\n1,a\n" + "x" * 2000)
     assert "line 3: longer than 1,000 characters" in complaint(path)
     path.write_text('x,y\n1,a\n"' + "x,\n" * 2000)
@@ -186,7 +186,7 @@ def test_what_takes_long_to_read_says_so_first(tmp_path, monkeypatch):
     said = []
     read_table(path, "y", progress=said.append)
     assert said == []
-    monkeypatch.setattr("hitrate_lab.tables.files.SLOW_COLUMNS", 2)
-    monkeypatch.setattr("hitrate_lab.tables.files.SLOW_BYTES", 10)
+    monkeypatch.setattr("hitrate_lab.tables.formats.files.SLOW_COLUMNS", 2)
+    monkeypatch.setattr("hitrate_lab.tables.formats.files.SLOW_BYTES", 10)
     read_table(path, "y", progress=said.append)
     assert said == ["reading t.csv, 0 MB", "reading t.csv, 3 columns"]

@@ -124,7 +124,7 @@ def test_one_row_alone_is_read_in_the_form_of_training(prices):
 
 
 def test_a_form_that_begins_late_holds_from_the_start(tmp_path, monkeypatch):
-    monkeypatch.setattr("hitrate_lab.tables.files.CELLS", 30)
+    monkeypatch.setattr("hitrate_lab.tables.formats.files.CELLS", 30)
     cells = [*map(str, range(40)), "1.000,5 kg", *["7 kg"] * 20]
     path = tmp_path / "t.csv"
     rows = [f'"{cell} kg",{k % 2},{k % 3}' for k, cell in enumerate(range(40))]

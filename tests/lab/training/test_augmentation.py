@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from hitrate_lab.training.augmentation import Draws, alternate, crop, cutout, flip, mixed
+from hitrate_lab.training.images.augmentation import Draws, alternate, crop, cutout, flip, mixed
 
 CPU = torch.device("cpu")
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageOps
 
-from hitrate_lab.training.augmentation import Draws, rotate, shift
-from hitrate_lab.training.auto_augment import (
+from hitrate_lab.training.images.augmentation import Draws, rotate, shift
+from hitrate_lab.training.images.auto_augment import (
     CHANGE,
     DEGREES,
     OPERATIONS,

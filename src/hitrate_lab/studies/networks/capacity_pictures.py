@@ -5,27 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hitrate_lab.pictures import panels, scatter
 from hitrate_lab.pictures.standalone import standalone
-from hitrate_lab.statistics import grouped_interval
-from hitrate_lab.studies.networks.capacity_summary import (
-    ERROR,
-    FEWEST,
-    HEADROOM,
-    RESAMPLES,
-    Place,
-    Runs,
-    others_of,
-    places_of,
-    rank_of,
-    slope,
-    values_of,
-)
+from hitrate_lab.studies.gain.places import ERROR, FEWEST, HEADROOM, line_of, rank_of, values_of
+from hitrate_lab.studies.networks.capacity_summary import Mapped, Runs, others_of, places_of
 
 if TYPE_CHECKING:
-    from hitrate_lab.statistics import Interval
     from hitrate_lab.studies.study_file import Study
 
 
@@ -76,14 +61,20 @@ def pictures(study: Study, runs: Runs) -> dict[str, str]:
         title = f"Gain over {predictor}"
         drawn[name] = standalone(
             scatter.scatter(
-                marks, _line(places, predictor, judged), kinds, axes, name, title, said
+                marks,
+                line_of(values, [place.group for place in places]),
+                kinds,
+                axes,
+                name,
+                title,
+                said,
             ),
             scatter.STYLE,
         )
     return drawn
 
 
-def _panels(study: Study, places: Sequence[Place]) -> dict[str, dict[str, list[Any]]]:
+def _panels(study: Study, places: Sequence[Mapped]) -> dict[str, dict[str, list[Any]]]:
     found: dict[str, dict[str, list[Any]]] = {}
     by_place = {(each.cell.data_set, each.cell.noise, each.hidden): each for each in places}
     for data_set in study.data_sets:
@@ -97,24 +88,6 @@ def _panels(study: Study, places: Sequence[Place]) -> dict[str, dict[str, list[A
     return found
 
 
-def _ends(place: Place | None, name: str) -> tuple[float, float, float] | None:
+def _ends(place: Mapped | None, name: str) -> tuple[float, float, float] | None:
     gain = None if place is None else place.gain.get(name)
     return None if gain is None else (gain.value, gain.low, gain.high)
-
-
-def _line(
-    places: Sequence[Place], predictor: str, judged: str
-) -> list[tuple[float, float, float, float]]:
-    """The line by least squares, with the interval of its height."""
-    values, groups = values_of(places, predictor, judged), [place.group for place in places]
-
-    def at(x: float) -> Interval:
-        return grouped_interval(
-            lambda rows: float(rows[:, 1].mean() + slope(rows) * (x - rows[:, 0].mean())),
-            values,
-            groups,
-            resamples=RESAMPLES,
-        )
-
-    ends = np.linspace(values[:, 0].min(), values[:, 0].max(), 9)
-    return [(float(x), (each := at(x)).value, each.low, each.high) for x in ends]

@@ -170,6 +170,12 @@ class TextHeads(Protocol):
 
         return tables(study, [(run.specification, run.result) for run in runs])
 
+    def pictures(self, study: Study, runs: Sequence[Run]) -> dict[str, str]:
+        """The gain over training error and headroom."""
+        from hitrate_lab.studies.text.heads_gain import pictures
+
+        return pictures(study, [(run.specification, run.result) for run in runs])
+
     def score_tables(self, study: Study, runs: Sequence[Run]) -> list[dict[str, Any]] | None:
         """Test accuracies by data set and method, means over seeds."""
         names = [method.name for method in study.methods]

@@ -11,6 +11,7 @@ import numpy as np
 from hitrate_lab.statistics import spearman
 from hitrate_lab.studies.gain.pairs import PREDICTORS
 from hitrate_lab.studies.networks.differences import Difference, welch
+from hitrate_lab.studies.text import heads_gain
 from hitrate_lab.wording import points
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def tables(study: Study, runs: Runs) -> list[dict[str, Any]]:
     found = [_differences(study, runs, kind), _summary(study, runs, kind), _pulls(study, runs)]
     if any(result["headroom"] for _, result in runs):
         found.append(_headroom(study, runs))
-    return found
+    fitted = heads_gain.table(study, runs)
+    return found if fitted is None else [*found, fitted]
 
 
 def _name(spec: dict[str, Any]) -> str:
@@ -148,8 +150,7 @@ def _pulls(study: Study, runs: list[Any]) -> dict[str, Any]:
 
 def _headroom(study: Study, runs: list[Any]) -> dict[str, Any]:
     """Gains beside what the study of the gain's law takes to predict them."""
-    base, *others = (method.name for method in study.methods)
-    judged = [name for name in others if name.startswith(("annealed", "mixed", "GCE", "EXACT"))]
+    base, judged = study.methods[0].name, heads_gain.judged_of(study)
     known: dict[str, list[float | None]] = {key: [] for key in PREDICTORS if "held-out" not in key}
     gains: dict[str, list[float]] = {name: [] for name in judged}
     rows = []

@@ -5,9 +5,9 @@ import pytest
 from broken_study import complaint_of
 from sklearn.datasets import load_breast_cancer, load_wine
 
-from hitrate.sklearn.linear_fit import Settings
-from hitrate.sklearn.sgd import train
-from hitrate.sklearn.standardized import Standardized
+from hitrate.sklearn.solvers.linear_fit import Settings
+from hitrate.sklearn.solvers.sgd import train
+from hitrate.sklearn.solvers.standardized import Standardized
 from hitrate_lab.runs.work import Context
 from hitrate_lab.studies import find_study, plan_of
 from hitrate_lab.studies.exact import tables as exact_tables

@@ -11,10 +11,12 @@ from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets.images import read_images
 from hitrate_lab.runs.work import Context
 from hitrate_lab.studies import plan_of, read_study
+from hitrate_lab.studies.gain import places
+from hitrate_lab.studies.gain.places import slope
 from hitrate_lab.studies.networks import capacity_summary
 from hitrate_lab.studies.networks.capacity import CapacityMap, split_of
 from hitrate_lab.studies.networks.capacity_pictures import pictures
-from hitrate_lab.studies.networks.capacity_summary import places_of, slope, tables
+from hitrate_lab.studies.networks.capacity_summary import places_of, tables
 
 FILE = Path(__file__).resolve().parents[4] / "studies" / "capacity_map.toml"
 TEXT = FILE.read_text(encoding="utf-8")
@@ -27,7 +29,8 @@ def study():
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch):
-    monkeypatch.setattr(capacity_summary, "RESAMPLES", 30)
+    for module in (places, capacity_summary):
+        monkeypatch.setattr(module, "RESAMPLES", 30)
 
 
 def made_up(study, per_point=2.0):

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hitrate.sklearn.goals import SoftF1
-from hitrate.sklearn.objective import Minimum, Objective
-from hitrate.sklearn.row_losses import RowLoss, cross_entropy
+from hitrate.sklearn.solvers.objective import Minimum, Objective
+from hitrate.sklearn.solvers.row_losses import RowLoss, cross_entropy
 
 Array = NDArray[Any]
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from hitrate.recipes import recipe
 from hitrate.schedules import geometric
-from hitrate.sklearn.linear_fit import Settings
-from hitrate.sklearn.objective import top
-from hitrate.sklearn.standardized import Standardized
+from hitrate.sklearn.solvers.linear_fit import Settings
+from hitrate.sklearn.solvers.objective import top
+from hitrate.sklearn.solvers.standardized import Standardized
 
 Array = NDArray[Any]
 

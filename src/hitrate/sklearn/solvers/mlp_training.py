@@ -16,7 +16,7 @@ from hitrate.losses.expected_cost import expected_cost_loss
 from hitrate.losses.expected_f_beta import ExpectedFBetaLoss
 from hitrate.recipes import recipe
 from hitrate.sklearn.goals import Goal
-from hitrate.sklearn.standardized import Standardized
+from hitrate.sklearn.solvers.standardized import Standardized
 
 Array = NDArray[Any]
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy import linalg, optimize
 
 from hitrate.sklearn.goals import SoftF1
-from hitrate.sklearn.row_losses import NODES, RowLoss
-from hitrate.sklearn.standardized import Standardized
+from hitrate.sklearn.solvers.row_losses import NODES, RowLoss
+from hitrate.sklearn.solvers.standardized import Standardized
 
 Array = NDArray[Any]
 

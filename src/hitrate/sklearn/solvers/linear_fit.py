@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hitrate.sklearn.goals import Goal, SoftF1
-from hitrate.sklearn.homotopy import convex_start, path, spread
-from hitrate.sklearn.objective import Objective
-from hitrate.sklearn.row_losses import ExactError, RowLoss, row_loss
-from hitrate.sklearn.standardized import Standardized
-from hitrate.sklearn.zero_one_search import polish
+from hitrate.sklearn.solvers.homotopy import convex_start, path, spread
+from hitrate.sklearn.solvers.objective import Objective
+from hitrate.sklearn.solvers.row_losses import ExactError, RowLoss, row_loss
+from hitrate.sklearn.solvers.standardized import Standardized
+from hitrate.sklearn.solvers.zero_one_search import polish
 
 Array = NDArray[Any]
 

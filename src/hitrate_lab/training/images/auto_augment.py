@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from hitrate_lab.training.augmentation import Draws
+    from hitrate_lab.training.images.augmentation import Draws
 
 # Operation, probability, strength from 0 to 9; where there is none it has no effect.
 Step = tuple[str, float, int]

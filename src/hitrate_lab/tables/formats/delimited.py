@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from hitrate_lab.bad_input import BadInput, quoted
-from hitrate_lab.tables.opened import DAMAGED, opened
+from hitrate_lab.tables.formats.opened import DAMAGED, opened
 
 DELIMITERS = ",;\t|"
 # Longer ones first: that of UTF-32 begins like that of UTF-16.

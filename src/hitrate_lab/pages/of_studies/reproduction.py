@@ -31,10 +31,10 @@ RANKS = tuple(
     for model in ("linear", "hidden")
     for seed in ("", "-seed-0", "-seed-1")
 )
+HEADROOM, FITTED = "Gain, training error and headroom", "What the gain goes with"
+DIFFERENCES = "Accuracy of CE, and differences from it"
 SHOWN = {
-    "capacity_noise_small": Shown(
-        "images", ("Gain, training error and headroom", "Differences from cross entropy")
-    ),
+    "capacity_noise_small": Shown("images", (HEADROOM, "Differences from cross entropy")),
     "exact_table_1_2": Shown("exact_tables", BOTH, ("exact-gradient-norms",)),
     "exact_search": Shown("exact_tables", BOTH),
     "exact_table_4": Shown("exact_tables", (ACCURACY,)),
@@ -78,6 +78,17 @@ SHOWN = {
             "Differences of test accuracy, linear",
             "Differences of test accuracy, one hidden layer",
         ),
+    ),
+    "text_heads": Shown(
+        "text",
+        (
+            DIFFERENCES,
+            "Over 22 pairs of a data set and a model",
+            "Gradient at the target's logit",
+            HEADROOM,
+            FITTED,
+        ),
+        ("text-heads-training-error", "text-heads-headroom"),
     ),
 }
 

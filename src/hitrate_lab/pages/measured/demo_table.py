@@ -50,8 +50,9 @@ def markdown(document: dict[str, Any]) -> str:
             f"*{document['advice']}* {settings['repeats']} x {settings['folds']}-fold "
             f"cross-validation of {document['table']['rows']:,} rows, n = "
             f"{document['methods'][0]['accuracy']['n']} folds, {settings['trials']} candidates per "
-            "method; corrected resampled t-test, Holm. The candidates were settled with a look at "
-            f"this data set, among others. {machine['seconds']:.0f} s on {machine['cores']} cores "
+            "method, but for linear, EXACT, which chooses by itself; corrected resampled t-test, "
+            "Holm. The candidates were settled with a look at this data set, among others. "
+            f"{machine['seconds']:.0f} s on {machine['cores']} cores "
             f"({machine['processor']}), scikit-learn {machine['scikit-learn']}, torch "
             f"{machine['torch']}.",
         ]

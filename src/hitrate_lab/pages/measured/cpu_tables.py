@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hitrate_lab.pages.bench_pictures import error_over_nodes, sampling_error
 from hitrate_lab.pages.made import Made, png_of
+from hitrate_lab.pages.measured.bench_pictures import error_over_nodes, sampling_error
 
 RESULTS = Path("benchmarks") / "results"
 COLUMNS = {"auto": "hitrate (auto)", "quadrature": "quadrature", "genz": "the paper's sampler"}

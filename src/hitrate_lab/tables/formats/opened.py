@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.tables.recognised import GZIP, LOOKED_AT, XZ, complaint_about
+from hitrate_lab.tables.formats.recognised import GZIP, LOOKED_AT, XZ, complaint_about
 
 # What a packed file may become: so many bytes in any case, and so many times its own.
 UNPACKED, TIMES = 2**26, 200

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hitrate.sklearn.standardized import Standardized
+from hitrate.sklearn.solvers.standardized import Standardized
 
 Array = NDArray[Any]
 

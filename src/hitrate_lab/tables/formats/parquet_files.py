@@ -11,8 +11,8 @@ import pandas as pd
 
 from hitrate_lab.bad_input import BadInput, listed
 from hitrate_lab.tables.cells import cell_text, label_text, plain
-from hitrate_lab.tables.delimited import MOST_COLUMNS, column_names
-from hitrate_lab.tables.recognised import LOOKED_AT, PARQUET_MAGIC, complaint_about
+from hitrate_lab.tables.formats.delimited import MOST_COLUMNS, column_names
+from hitrate_lab.tables.formats.recognised import LOOKED_AT, PARQUET_MAGIC, complaint_about
 
 # What Parquet may become: so many cells in any case, and so many for each of its bytes.
 FEW_CELLS, CELLS_PER_BYTE = 2**27, 2**7

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hitrate_lab.training.auto_augment import affine, auto_augment, mapped, rotated
+from hitrate_lab.training.images.auto_augment import affine, auto_augment, mapped, rotated
 
 
 class Draws:

@@ -19,16 +19,16 @@ from hitrate_lab.tables.cells import (
     MISSING,
     numbers,
 )
-from hitrate_lab.tables.delimited import (
+from hitrate_lab.tables.formats.delimited import (
     PACKED,
     column_names,
     delimiter_of,
     records,
     unpacked_name,
 )
-from hitrate_lab.tables.opened import refuse_bombs, refuse_strange
-from hitrate_lab.tables.parquet_files import parquet_pieces, read_parquet
-from hitrate_lab.tables.recognised import AS_CSV
+from hitrate_lab.tables.formats.opened import refuse_bombs, refuse_strange
+from hitrate_lab.tables.formats.parquet_files import parquet_pieces, read_parquet
+from hitrate_lab.tables.formats.recognised import AS_CSV
 from hitrate_lab.tables.written import COMMAS, Form, Writing
 
 Array = NDArray[Any]

@@ -1,0 +1,1 @@
+"""How the estimators' networks and linear classifiers are fitted."""

@@ -1,0 +1,1 @@
+"""What the pages show of measurements of speed, memory and accuracy."""

@@ -1,0 +1,1 @@
+"""Pages about studies: their committed runs, and what those would take that nobody has run yet."""

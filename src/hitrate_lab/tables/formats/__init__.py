@@ -1,0 +1,1 @@
+"""Files of tables: what they are, and how each kind is read."""

@@ -1,0 +1,1 @@
+"""What training does to pictures: crops, flips and stronger changes, as tensor operations."""

@@ -1,0 +1,109 @@
+"""Studies of texts in miniature, and what gains of made-up results go with."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from hitrate_lab.pages.of_studies.text_plan import operations
+from hitrate_lab.runs.work import Context
+from hitrate_lab.studies import plan_of, read_study
+from hitrate_lab.studies.gain import places
+from hitrate_lab.studies.registry import protocol_named
+from hitrate_lab.studies.text.heads_gain import pictures, places_of, table
+
+FOLDER = Path(__file__).resolve().parents[4] / "studies"
+WORDS = "the a red green blue dress coat fits well poorly small large".split()
+
+
+def study_of(name):
+    return read_study(FOLDER / f"{name}.toml")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Texts of which a word tells the class, in the files of two published sets."""
+    folder, random = tmp_path_factory.mktemp("texts"), np.random.default_rng(0)
+    rows = []
+    for k in range(80):
+        words = [*random.choice(WORDS, 6), ("who", "where", "when")[k % 3]]
+        rows.append((" ".join(random.permutation(words)), k % 3))
+    trec = "sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows)
+    for part in ("train", "test"):
+        file = folder / "sentence_cls" / f"trec_{part}.tsv"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(trec, encoding="utf-8")
+    reviews = "Review Text,Rating,Recommended IND\n"
+    reviews += "".join(f"{text},{label + 1},{label % 2}\n" for text, label in rows)
+    (folder / "womens_reviews").mkdir()
+    (folder / "womens_reviews" / "womens_clothing_ecommerce_reviews.csv").write_text(reviews)
+    return folder
+
+
+SMALL = {
+    "text_words": {"seeds": [0, 1], "epochs": 3, "batch_size": 20, "headroom": 10},
+    "mixing_table_3_short": {"vocabulary": 30, "words": 8, "rows": 40, "epochs": 1},
+    "text_next_words": {
+        **{"vocabulary": 20, "hidden": 4, "streams": 2, "length": 5, "base_steps": 6},
+        **{"steps": 3, "test_words": 60},
+    },
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_run_in_miniature_gives_finite_cells_and_the_same_ones_again(name, data):
+    study = study_of(name)
+    protocol = protocol_named(study.protocol)
+    spec = {**plan_of(study)[0], **SMALL[name]}
+    found, again = (
+        [
+            cell
+            for cell in protocol.cells(spec, protocol.run(spec, Context(data)))
+            if "calibration" not in cell[0]
+        ]
+        for _ in range(2)
+    )
+    assert found == again
+    assert {cell[2] for cell in found} <= {method.name for method in study.methods}
+    assert np.isfinite([cell[3] for cell in found]).all()
+
+
+def made_up(study, per_point=2.0):
+    """Results in which each point of training accuracy gained is worth so many on test rows."""
+    random = np.random.default_rng(0)
+    for spec in plan_of(study):
+        methods = {}
+        for k, method in enumerate(study.methods):
+            gained = 0.0 if not k else 0.01 * random.random()
+            still = 1e-4 * np.arange(5)
+            methods[method.name] = {
+                "train": list(0.8 + gained + still),
+                "test": list(0.7 + per_point * gained + still),
+            }
+        yield spec, {"methods": methods, "parameters": 50, "classes": 2, "train_rows": 4000}
+
+
+def test_the_line_finds_what_a_point_of_training_accuracy_is_worth(monkeypatch):
+    monkeypatch.setattr(places, "RESAMPLES", 30)
+    study = study_of("text_heads")
+    runs = list(made_up(study))
+    found = table(study, runs)
+    rows = [row for row in found["rows"] if row[1] == places.GAINED]
+    assert rows and all(row[2].startswith("+2.00 [") for row in rows)
+    # All pairs, then those of each model.
+    assert all(len(row) == len(found["head"]) == 6 for row in found["rows"])
+    drawn = pictures(study, runs)
+    assert list(drawn) == ["text-heads-training-error", "text-heads-headroom"]
+    for picture in drawn.values():
+        assert ElementTree.fromstring(picture).tag.endswith("svg")
+        assert "trec, linear" in picture
+    assert len(places_of(study, runs)) == 22
+    assert table(study, runs[:3]) is None and pictures(study, runs[:3]) == {}
+
+
+def test_operations_are_those_of_the_products():
+    spec = {"protocol": "text LSTM 1", "architecture": "5", "rows": 10, "epochs": 2, "words": 3}
+    # Three passes, two operations a product, 60 words, two layers, four gates of word and state.
+    assert operations([spec]) == 3 * 2 * 60 * 2 * 4 * 2 * 100**2
+    assert operations([{"protocol": "another 1"}]) == 0
