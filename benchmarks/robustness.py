@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from file_messages import messages
-from run import hardware
+from machine import machine
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
         summary = json.loads(path.read_text(encoding="utf-8"))
         found.setdefault(summary["target"], []).append(summary)
     document = {
-        "hardware": {name: hardware()[name] for name in ("cpu", "system", "python", "torch")},
+        "hardware": machine(),
         "targets": {name: added(summaries) for name, summaries in sorted(found.items())},
         "messages": messages(),
     }

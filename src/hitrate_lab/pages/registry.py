@@ -10,23 +10,17 @@ from hitrate_lab.pages.count_pictures import counts
 from hitrate_lab.pages.house.architecture_page import architecture
 from hitrate_lab.pages.loss_pictures import losses
 from hitrate_lab.pages.made import Made, png_of
-<<<<<<< HEAD
-from hitrate_lab.pages.reproduction import SHOWN, reproduction
-from hitrate_lab.pages.robustness_page import robustness
-from hitrate_lab.pages.sklearn_tables import sklearn
-from hitrate_lab.pages.top_k_page import top_k
-=======
 from hitrate_lab.pages.measured.cpu_tables import cpu
 from hitrate_lab.pages.measured.demo_table import demo
 from hitrate_lab.pages.measured.gpu_tables import gpu
 from hitrate_lab.pages.measured.large_inputs import large_inputs
 from hitrate_lab.pages.measured.sklearn_defaults import sklearn_defaults
+from hitrate_lab.pages.measured.robustness_page import robustness
 from hitrate_lab.pages.measured.sklearn_tables import sklearn
 from hitrate_lab.pages.measured.top_k_page import top_k
 from hitrate_lab.pages.of_studies.image_plan import image_plan
 from hitrate_lab.pages.of_studies.reproduction import SHOWN, reproduction
 from hitrate_lab.pages.of_studies.text_plan import text_plan
->>>>>>> main
 from hitrate_lab.toy import figures, studies, tables
 
 
