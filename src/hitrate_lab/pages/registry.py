@@ -14,8 +14,8 @@ from hitrate_lab.pages.measured.cpu_tables import cpu
 from hitrate_lab.pages.measured.demo_table import demo
 from hitrate_lab.pages.measured.gpu_tables import gpu
 from hitrate_lab.pages.measured.large_inputs import large_inputs
-from hitrate_lab.pages.measured.sklearn_defaults import sklearn_defaults
 from hitrate_lab.pages.measured.robustness_page import robustness
+from hitrate_lab.pages.measured.sklearn_defaults import sklearn_defaults
 from hitrate_lab.pages.measured.sklearn_tables import sklearn
 from hitrate_lab.pages.measured.top_k_page import top_k
 from hitrate_lab.pages.of_studies.image_plan import image_plan
