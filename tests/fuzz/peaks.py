@@ -20,7 +20,7 @@ class Peaks(Target):
     """Bytes are counted by torch's profiler, which sees every tensor."""
 
     chunk = 20
-    limits = Limits(cpu_seconds=600, mebibytes=4096, wall_seconds=1800)
+    limits = Limits(cpu_seconds=600, mebibytes=12288, wall_seconds=1800)
     watches_memory = False
     with_every_change = 25
     # Of the calls some take a minute.
