@@ -56,10 +56,10 @@ screenshots: $(VENV)/dev.stamp ## photograph two reports for README and docs; ne
 	@$(BIN)/python -m hitrate_lab.pages.screenshots
 
 # make fuzz TARGETS=model_folders CASES=10000 SEED=0, for one; each is a module of tests/fuzz.
-fuzz: $(VENV)/dev.stamp ## hostile input until MINUTES or CASES are over; results in build/fuzz
+fuzz: $(VENV)/dev.stamp ## hostile input until MINUTES or CASES are over, or LONG=1; see build/fuzz
 	@cd tests && PYTHONPATH=. ../$(BIN)/python -m fuzz $(TARGETS) --out ../build/fuzz \
 	  $(if $(MINUTES),--minutes $(MINUTES)) $(if $(CASES),--cases $(CASES)) \
-	  $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))
+	  $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS)) $(if $(LONG),--long)
 
 docs: $(VENV)/dev.stamp ## build the documentation into build/docs
 	@$(BIN)/sphinx-build -q -W --keep-going docs build/docs

@@ -8,6 +8,7 @@ seeds alone:
     make fuzz TARGETS=model_folders MINUTES=10        as many cases as fit
     make fuzz TARGETS=model_folders CASES=10000       so many cases
     make fuzz TARGETS=model_folders CASES=1 SEED=4711 one case again
+    make fuzz LONG=1                                  all targets in their long form: hours
 """
 
 # Module and class of each target; a module's name is none of the standard library's.
@@ -16,4 +17,5 @@ TARGETS = {
     "kills": ("fuzz.kills", "Kills"),
     "losses": ("fuzz.losses", "Losses"),
     "model_folders": ("fuzz.model_folders", "ModelFolders"),
+    "peaks": ("fuzz.peaks", "Peaks"),
 }

@@ -15,12 +15,13 @@ from fuzz.runner import Summary, run
 
 
 def main() -> int:
-    """Exit 0 if nothing was found, 1 if something was."""
+    """Exit 0 if nothing was found, 1 if something was, 130 after Ctrl-C, which loses no count."""
     words = argparse.ArgumentParser("fuzz", description="Run targets of the fuzzer.")
     words.add_argument(
         "targets", nargs="*", metavar="TARGET", help=f"{', '.join(TARGETS)}; or MODULE:CLASS"
     )
     words.add_argument("--cases", type=int, help="of each target; without it, as time allows")
+    words.add_argument("--long", action="store_true", help="as many cases as each target's own")
     words.add_argument("--minutes", type=float, help="for each target (1, if cases are not said)")
     words.add_argument("--seed", type=int, help="the first case's; the next has one more")
     words.add_argument("--jobs", type=int, default=1, help="processes at one time")
@@ -34,16 +35,18 @@ def main() -> int:
         words.error("this system has no fork")
     # Workers are forks, which inherit no thread.
     os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-    minutes = given.minutes or (None if given.cases else 1.0)
+    minutes = given.minutes or (None if given.cases or given.long else 1.0)
     first = random.SystemRandom().randrange(10**9) if given.seed is None else given.seed
     found = 0
     for name in given.targets or TARGETS:
         module, kind = TARGETS.get(name) or name.split(":")
         print(f"{name}: first seed {first}", flush=True)
+        target = getattr(importlib.import_module(module), kind)()
+        cases = target.long_form if given.long else given.cases
         summary = run(
-            getattr(importlib.import_module(module), kind)(),
+            target,
             name,
-            _seeds(first, given.cases, minutes),
+            _seeds(first, cases, minutes),
             first,
             jobs=given.jobs,
             most_findings=given.most_findings,
@@ -54,6 +57,8 @@ def main() -> int:
             given.out.mkdir(parents=True, exist_ok=True)
             (given.out / f"{name.rpartition(':')[2]}.json").write_text(summary.as_json() + "\n")
         found += len(summary.findings)
+        if summary.stopped:
+            return 130
     return min(found, 1)
 
 

@@ -1,10 +1,10 @@
 """`hitrate compare` and `hitrate study run`, killed at random moments: nothing is lost.
 
-A case is a round, which begins in an empty folder. The command is started again and again, and each
-time a signal goes to the command, to one of its workers, or to the whole group, as a terminal sends
-it. Then the same command runs once more, in peace. It has to end well, its numbers have to be those
-of an undisturbed one, without `--retry`, and nothing may be left: no process, no run that is lost
-or has changed, no failure, no traceback in what any of them said.
+A case is some rounds, each of which begins in an empty folder. The command is started again and
+again, and each time a signal goes to the command, to one of its workers, or to the whole group, as
+a terminal sends it. Then the same command runs once more, in peace. It has to end well, its numbers
+have to be those of an undisturbed one, without `--retry`, and nothing may be left: no process, no
+run that is lost or has changed, no failure, no traceback in what any of them said.
 
 Moments are counted in CPU time of the command or its workers, and in runs that the store has: never
 by a clock, so that a busy machine has the same ones.
@@ -27,17 +27,18 @@ from fuzz.target import Target, Wrong
 COMMANDS: tuple[type[Command], ...] = (Compare, Study)
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 VICTIMS = ("command", "worker", "group")
-# Kills of a round: the more, the less of it gets done between them.
+# Kills of a case.
 KILLS = 8
 
 
 class Kills(Target):
-    """Rounds of kills, one command in peace at the end of each."""
+    """Rounds of kills of a new command, once more in peace at the end of each."""
 
     chunk = 1
     limits = Limits(cpu_seconds=600, mebibytes=8192, wall_seconds=1800)
     watches_memory = False
     with_every_change = 2
+    long_form = 25
     is_slow = True
 
     def prepare(self, folder: Path) -> None:
@@ -54,12 +55,19 @@ class Kills(Target):
         # A worker of the fuzzer ignores it, which processes inherit.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         rng = random.Random(seed)
-        command = COMMANDS[seed % len(COMMANDS)](folder / "round")
-        calm = self.calm[command.name]
+        kind = COMMANDS[seed % len(COMMANDS)]
         done: list[str] = []
         self.inputs = 0
-        before: dict[str, tuple[str, str]] = {}
         while self.inputs < KILLS:
+            done += self._round(rng, kind(folder / f"round {len(done)}"))
+        return done
+
+    def _round(self, rng: random.Random, command: Command) -> list[str]:
+        """Kill a command until it has its runs, or has been killed enough; then let it end."""
+        calm = self.calm[command.name]
+        done: list[str] = []
+        before: dict[str, tuple[str, str]] = {}
+        while self.inputs < KILLS and not (done and len(before) == calm.runs):
             number, victim = rng.choice(SIGNALS), rng.choice(VICTIMS)
             phase = rng.choice(_phases(len(before), calm))
             process = command.begin()

@@ -35,6 +35,8 @@ class Losses(Target):
     limits = Limits(cpu_seconds=20, mebibytes=1024, wall_seconds=600)
     watches_memory = False
     with_every_change = 3000
+    # A million rows.
+    long_form = 75_000
 
     def load(self, folder: Path) -> None:
         """Import what a case needs."""
@@ -266,15 +268,19 @@ class Losses(Target):
     ) -> bool:
         """Whether float64 says that a row's value or gradient has no place in the logits' dtype.
 
-        Class weights and costs times logits of 1e38, and sigmas of 1e-30, lead there.
+        Class weights and costs times logits of 1e38, and sigmas of 1e-30, lead there; in float64,
+        sums of rows whose losses have both signs, as those of the maximum Mahalanobis centre may.
         """
         torch = self.torch
-        if logits.dtype == torch.float64:
-            largest = logits.detach().masked_fill(logits.isinf(), 0.0).abs().amax()
-            return float(largest) > 1e300 and not options.keys().isdisjoint(NAMES)
         given = {**arguments, **options}
         if given.get("link") != "batch_log":
             given["reduction"] = "none"
+        if logits.dtype == torch.float64:
+            largest = logits.detach().masked_fill(logits.isinf(), 0.0).abs().amax()
+            if float(largest) > 1e300 and not options.keys().isdisjoint(NAMES):
+                return True
+            rows = self._value(loss, logits.detach(), target, given)
+            return bool(rows.isfinite().all() and rows.abs().sum().isinf())
         leaf = logits.detach().double().requires_grad_()
         labels = target.double() if target.is_floating_point() else target
         truth = self._value(loss, leaf, labels, given)

@@ -50,6 +50,7 @@ class Summary:
     slowest_cpu_seconds: float = 0.0
     slowest_seed: int | None = None
     wall_seconds: float = 0.0
+    stopped: bool = False
     described: dict[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> str:
@@ -130,6 +131,8 @@ def run(
                     if time.monotonic() - asked > 10:
                         asked, summary.wall_seconds = time.monotonic(), time.monotonic() - begun
                         told(summary)
+            except KeyboardInterrupt:
+                summary.stopped = True
             finally:
                 for worker in workers:
                     os.kill(worker.pid, signal.SIGKILL)

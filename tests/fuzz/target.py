@@ -26,7 +26,8 @@ class Target:
     watches_memory = True
     # Cases that tests run with every change: seconds of work.
     with_every_change = 300
-
+    # Cases of the long form, which takes hours.
+    long_form = 10_000
     # Whether even these are left to the thorough tests.
     is_slow = False
     # What `case` has looked at, where that is more than one thing.

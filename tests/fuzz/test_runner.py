@@ -63,6 +63,23 @@ def test_nothing_found_is_exit_0_and_enough_found_ends_it():
     assert ended.returncode == 1 and ended.stdout.count("  seed ") < Broken.chunk
 
 
+def test_ctrl_c_keeps_what_was_found():
+    code = """
+import itertools
+from fuzz.broken import KINDS, Broken
+from fuzz.runner import run
+
+def seeds():
+    yield from range(Broken.chunk)
+    raise KeyboardInterrupt
+
+summary = run(Broken(), "Broken", seeds(), 0)
+print(summary.stopped, summary.cases)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], cwd=TESTS, capture_output=True, text=True)
+    assert ended.stdout.split() == ["True", str(Broken.chunk)], ended.stderr
+
+
 def test_an_unknown_target_is_wrong_usage():
     ended = fuzz("nothing")
     assert ended.returncode == 2 and "there is no target 'nothing'" in ended.stderr

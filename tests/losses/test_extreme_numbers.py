@@ -32,6 +32,24 @@ def test_quotients_beyond_the_largest_number_are_numbers(noise, sigma, smoothing
         torch.testing.assert_close(value, torch.tensor([0.0, 1.0, 0.5]), rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("scale", [1e10, 1e15, 1e18, 1e30])
+@pytest.mark.parametrize("sigma", [2.0, [[2.0, 2.0, 2.0]]])
+@pytest.mark.parametrize("noise", ["gumbel", "logistic"])
+def test_quadrature_follows_linear_tails_to_any_distance(noise, sigma, scale):
+    logits = scale * torch.tensor([[0.0, 1.0, 3.0], [2.0, -1.0, 2.5], [4.0, 0.0, 1.0]])
+    sigma = torch.tensor(sigma, requires_grad=True)
+    options = {"sigma": sigma, "noise": noise, "link": "log", "method": "quadrature"}
+    value, gradient = value_and_gradient(hitrate.exact_loss, logits, TARGET, **options)
+    # How far the highest is ahead, and who that is.
+    expected = torch.tensor([3.0, 3.5, 3.0]) * (scale / 2)
+    torch.testing.assert_close(value, expected, rtol=1e-6, atol=0)
+    slope = torch.tensor([[-1.0, 0.0, 1.0], [0.0, -1.0, 1.0], [1.0, 0.0, -1.0]]) / 2
+    torch.testing.assert_close(gradient, slope, rtol=1e-3, atol=1e-3)
+    again = hitrate.exact_loss(logits, TARGET, reduction="sum", **options)
+    (to_sigma,) = torch.autograd.grad(again, sigma)
+    torch.testing.assert_close(to_sigma.sum(), -expected.sum() / 2, rtol=1e-3, atol=0)
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e15, 1e18, 1e30, 1e37])
 def test_normalize_does_not_depend_on_the_scale(scale):
     logits = torch.tensor([[1.0, 0.0, -1.0], [2.0, 0.5, 3.0], [0.0, 0.0, 1.0]]) * 1e3

@@ -3,65 +3,13 @@
 Bytes are counted by torch's profiler, which sees every tensor: no clock, no other process.
 """
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-from loss_cases import CASES, Case, exact
+from loss_cases import CASES, exact
+from peak_cases import FAMILY, MOST, OPTIONS, SIGMAS, Call, feasible, options_of, peak_of
 
 import hitrate
 from hitrate.losses.ways import in_pieces
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
-
-from memory import check_memory_of, memory_of
-
-# Peak in bytes of the logits, of which the gradient alone has one.
-MOST = 8.0
-OPTIONS = ("plain", "weight", "none", "smoothed", "soft")
-
-
-def options_of(name, rows, classes, target):
-    """Target and options."""
-    generator = torch.Generator().manual_seed(1)
-    if name == "soft":
-        return torch.softmax(torch.randn(rows, classes, generator=generator), 1), {}
-    if name == "sparse":
-        return torch.nn.functional.one_hot(target, classes).float(), {}
-    given = {
-        "plain": {},
-        "weight": {"weight": torch.rand(classes, generator=generator) + 0.5},
-        "none": {"reduction": "none"},
-        "smoothed": {"label_smoothing": 0.1},
-    }
-    return target, given[name]
-
-
-def peak_of(case, option, rows, classes, sigma=None):
-    """Bytes of forward and backward, in those of the logits."""
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(rows, classes, generator=generator, requires_grad=True)
-    target = torch.randint(classes, (rows,), generator=generator)
-    target, options = options_of(option, rows, classes, target)
-    shapes = {"row": (rows,), "class": (1, classes), "row and class": (rows, classes)}
-    if sigma is not None:
-        spread = torch.rand(shapes.get(sigma, ()), generator=generator)
-        options["sigma"] = (0.5 + spread).requires_grad_(sigma == "learned")
-
-    def call():
-        case(logits, target, **options).sum().backward()
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        if case.module is hitrate.ExactLoss and case.arguments.get("noise", "normal") == "normal":
-            # Tables of a few megabytes are made once for all batches alike, and are not the call's.
-            with torch.no_grad():
-                case(logits, target, **options)
-        return memory_of(call).peak / (logits.numel() * logits.element_size())
-    finally:
-        torch.set_num_threads(threads)
 
 
 def light(case):
@@ -84,38 +32,27 @@ def every_option():
             yield pytest.param(case, option, marks=marks, id=f"{case.name}-{option}")
 
 
-def is_each_class(case, option):
-    """Whether classes as targets share nothing, which takes minutes at this size."""
-    alone = case.name == "hinge[sum]" or case.arguments.get("margin") is not None
-    return (alone and option in ("smoothed", "soft")) or (
-        "method" in case.arguments and option in ("smoothed", "soft")
-    )
-
-
 def test_memory_known_by_hand_is_measured_right():
+    from memory import check_memory_of
+
     check_memory_of()
 
 
 @pytest.mark.parametrize(("case", "option"), [*every_option()])
 def test_the_peak_is_a_few_times_the_logits(case, option):
-    if is_each_class(case, option):
-        option = "sparse"
-    assert peak_of(case, option, 64, 1000) <= MOST
-
-
-FAMILY = {
-    "normal": exact(noise="normal", link="log"),
-    "logistic": exact(noise="logistic"),
-    "gumbel": exact(noise="gumbel", link="gce"),
-}
-SIGMAS = ("learned", "row", "class", "row and class")
+    assert peak_of(Call(case, feasible(case, option), 64, 1000)) <= MOST
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sigma", SIGMAS)
 @pytest.mark.parametrize("noise", FAMILY)
 def test_so_it_is_with_any_sigma(noise, sigma):
-    assert peak_of(FAMILY[noise], "plain", 64, 1000, sigma) <= MOST
+    assert peak_of(Call(FAMILY[noise], "plain", 64, 1000, sigma)) <= MOST
+
+
+def test_so_it_is_with_many_rows_and_a_sigma_for_each_class():
+    # Integrals of several rows at once, whose nodes are taken in parts.
+    assert peak_of(Call(FAMILY["normal"], "plain", 2048, 30, "class")) <= MOST
 
 
 @pytest.mark.parametrize("noise", FAMILY)
@@ -123,11 +60,11 @@ def test_so_it_is_with_any_sigma(noise, sigma):
 def test_so_it_is_where_each_class_has_its_own_integral(noise, what):
     case, sigma = FAMILY[noise], None
     if what == "margin":
-        case = Case(case.name, case.module, case.function, {**case.arguments, "margin": 1.0})
+        case = exact(**case.arguments, margin=1.0)
     else:
         sigma = "class"
     # One class with a part: as many pieces of the same size take C times as long.
-    assert peak_of(case, "sparse", 40, 1000, sigma) <= MOST
+    assert peak_of(Call(case, "sparse", 40, 1000, sigma)) <= MOST
 
 
 def many_rows():
@@ -141,10 +78,8 @@ def many_rows():
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize(("noise", "option"), [*many_rows()])
 def test_so_it_is_with_many_rows(noise, option, normalize):
-    case = FAMILY[noise]
-    given = {**case.arguments, "normalize": normalize}
-    case = Case(case.name, case.module, case.function, given)
-    assert peak_of(case, option, 4096, 100) <= MOST
+    case = exact(**FAMILY[noise].arguments, normalize=normalize)
+    assert peak_of(Call(case, option, 4096, 100)) <= MOST
 
 
 @pytest.fixture

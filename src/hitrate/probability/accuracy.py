@@ -185,11 +185,12 @@ def _steps(choice: Choice, noise: Noise, dtype: torch.dtype, core: Core) -> Step
                 monte_carlo, noise=noise, k=core.k, samples=core.samples, generator=core.generator
             )
         case "top_k":
-            return Margined(functools.partial(noise.top_k, k=core.k), anywhere=True, k=core.k)
+            run = functools.partial(noise.top_k, k=core.k)
+            return Margined(run, True, core.k, noise.has_linear_tails)
         case "general_top_k":
             run = functools.partial(top_k, noise=noise, k=core.k, nodes=core.nodes, dtype=dtype)
-            return Margined(run, anywhere=True, k=core.k)
+            return Margined(run, True, core.k, noise.has_linear_tails)
         case _:
             run = functools.partial(general_quadrature, noise=noise, nodes=core.nodes, dtype=dtype)
-            return Margined(run, anywhere=True)
+            return Margined(run, anywhere=True, is_linear=noise.has_linear_tails)
     return Margined(run, k=core.k)

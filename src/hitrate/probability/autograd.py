@@ -21,17 +21,21 @@ from hitrate.probability.noises import Noise
 # Above, gradients are numbers unless the target is hopelessly behind.
 SMALL_SIGMA = 1e-20
 
+# Up to here nodes in float64 are closer to each other than noises are wide.
+FARTHEST_BEHIND = 1e12
+
 
 class Margined(NamedTuple):
     """A method: margins' a, and b where there is one sigma per class, to log p and its slopes.
 
     One that knows no b returns two values. With `anywhere` margins are as any noise needs them.
-    p is the probability to be among the k highest.
+    p is the probability to be among the k highest. `is_linear` if the noise has linear tails.
     """
 
     run: Any
     anywhere: bool = False
     k: int = 1
+    is_linear: bool | None = False
 
 
 class Kernel(NamedTuple):
@@ -152,7 +156,8 @@ def _some(
     steps: Margined,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """log p of some rows, and its gradient in logits and sigma."""
-    margins = Margins.of(logits, target, sigma, margin, anywhere=steps.anywhere)
+    near, times = _in_reach(logits, target, sigma) if steps.is_linear else (logits, None)
+    margins = Margins.of(near, target, sigma, margin, anywhere=steps.anywhere)
     if steps.anywhere:
         log_p, slope, slope_b = steps.run(margins.a, margins.b)
     else:
@@ -162,9 +167,23 @@ def _some(
         to_logits, to_sigma = margins.pull(slope, slope_b)
     else:
         to_logits, to_sigma = margins.pull_logits_(slope), torch.zeros_like(sigma)
+    if times is not None:
+        # Slopes are those of the smaller margins. What is beyond all numbers is the largest one.
+        limit = torch.finfo(logits.dtype).max
+        log_p, to_sigma = (log_p * times[:, 0]).clamp_min(-limit), to_sigma * times
+        to_sigma = to_sigma.clamp(-limit, limit)
     if steps.anywhere:
         log_p, to_logits, to_sigma = (a.to(logits) for a in (log_p, to_logits, to_sigma))
     return _mend(logits, target, sigma, log_p, to_logits, to_sigma, steps.k)
+
+
+def _in_reach(logits: Tensor, target: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits as far apart as quadrature can follow, and how many times (N, 1) smaller they are."""
+    logits = double(logits)
+    behind = (logits - logits.gather(1, target[:, None])) / double(sigma)
+    times = (behind.amax(1, keepdim=True) / FARTHEST_BEHIND).clamp_min(1.0)
+    times = times.where(times.isfinite(), 1.0)
+    return logits / times, times
 
 
 class Slope(torch.autograd.Function):

@@ -65,7 +65,7 @@ LIMIT = Limit()
 
 @contextmanager
 def within(size: int | None) -> Iterator[None]:
-    """A block in which a row that needs larger buffers than so many bytes is worked on in parts."""
+    """A block in which rows that need larger buffers than so many bytes are worked on in parts."""
     before, LIMIT.bytes = LIMIT.bytes, size
     try:
         yield
@@ -76,10 +76,10 @@ def within(size: int | None) -> Iterator[None]:
 def parts_of_row(count: int, width: int, a: Tensor) -> list[slice]:
     """Slices of `count` things that take `width` elements each of a buffer, of all rows of `a`.
 
-    Several rows, of which there are no more than fit, and whatever a compiler sees, get one slice.
+    Whatever a compiler sees gets one slice; several rows too, unless memory has a limit.
     """
-    one = len(a) == 1 and has_values(a) and not torch.compiler.is_compiling()
-    if not one:
+    is_whole = len(a) != 1 and LIMIT.bytes is None
+    if is_whole or not has_values(a) or torch.compiler.is_compiling():
         return [slice(0, count)]
     most = block_size() if a.device.type == "cpu" else GPU_BLOCK
     if LIMIT.bytes is not None and a.device.type == "cpu":

@@ -58,6 +58,9 @@ class Noise:
         The same for all classes of a row at once, and losses of them.
     loss_kernel : str, optional
         The same for losses alone, whatever their targets are.
+    has_linear_tails : bool, optional
+        Whether log f falls evenly on the right, and log F as steeply on the left or more: far from
+        zero log p is then as many times larger as margins are, however large.
 
     Examples
     --------
@@ -95,6 +98,7 @@ class Noise:
     kernel: ClassVar[str | None] = None
     classes_kernel: ClassVar[str | None] = None
     loss_kernel: ClassVar[str | None] = None
+    has_linear_tails: ClassVar[bool | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -194,6 +198,7 @@ ABILITIES = (
     "kernel",
     "classes_kernel",
     "loss_kernel",
+    "has_linear_tails",
 )
 
 
@@ -249,6 +254,7 @@ class Logistic(Noise):
     name = "logistic"
     kernel = "logistic"
     classes_kernel = "all_logistic"
+    has_linear_tails = True
     top_k = staticmethod(top_k_near.logistic)
     class_nodes = staticmethod(class_nodes.logistic)
     shape = Shape(0.0, 1.0)
@@ -299,6 +305,7 @@ class Gumbel(Noise):
 
     name = "gumbel"
     loss_kernel = "gumbel"
+    has_linear_tails = True
     closed_form = staticmethod(closed_forms.log_softmax_of_target)
     closed_form_of_classes = staticmethod(closed_forms.log_softmax_of_classes)
     top_k = staticmethod(top_k_near.gumbel)

@@ -14,6 +14,7 @@ from hitrate_lab.pages.measured.cpu_tables import cpu
 from hitrate_lab.pages.measured.demo_table import demo
 from hitrate_lab.pages.measured.gpu_tables import gpu
 from hitrate_lab.pages.measured.large_inputs import large_inputs
+from hitrate_lab.pages.measured.robustness_page import robustness
 from hitrate_lab.pages.measured.sklearn_defaults import sklearn_defaults
 from hitrate_lab.pages.measured.sklearn_tables import sklearn
 from hitrate_lab.pages.measured.top_k_page import top_k
@@ -48,6 +49,7 @@ GENERATORS: dict[str, Callable[[Path], Made]] = {
     "image_plan": image_plan,
     "large_inputs": large_inputs,
     "losses": losses,
+    "robustness": robustness,
     "sklearn": sklearn,
     "sklearn_defaults": sklearn_defaults,
     "text_plan": text_plan,
