@@ -162,7 +162,7 @@ def _normal_spacing(classes: int, k: int, lowest: float) -> float:
 
 
 def _width_behind(classes: int, k: int, margin: float) -> float:
-    """Of the integrand's peak where all rivals are level at this margin, by its highest curvature."""
+    """The integrand's peak where all rivals are level at this margin, by its highest curvature."""
     t = torch.linspace(0.0, 4.0 - margin, 4000, dtype=torch.float64)
     ahead = torch.arange(k, dtype=t.dtype)[:, None]
     behind = classes - 1 - ahead
