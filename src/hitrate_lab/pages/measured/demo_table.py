@@ -50,18 +50,10 @@ def markdown(document: dict[str, Any]) -> str:
             f"*{document['advice']}* {settings['repeats']} x {settings['folds']}-fold "
             f"cross-validation of {document['table']['rows']:,} rows, n = "
             f"{document['methods'][0]['accuracy']['n']} folds, {settings['trials']} candidates per "
-            f"method{exception(document)}; corrected resampled t-test, "
+            "method, but for linear, EXACT, which chooses by itself; corrected resampled t-test, "
             "Holm. The candidates were settled with a look at this data set, among others. "
             f"{machine['seconds']:.0f} s on {machine['cores']} cores "
             f"({machine['processor']}), scikit-learn {machine['scikit-learn']}, torch "
             f"{machine['torch']}.",
         ]
     )
-
-
-def exception(document: dict[str, Any]) -> str:
-    """What is to be said of the linear method under EXACT, which was another one once."""
-    found = next(each for each in document["methods"] if each["name"] == "linear/exact")
-    if any(fold["parameters"] for fold in found["folds"]):
-        return " (linear, EXACT at a fixed sigma, as it was then)"
-    return ", but for linear, EXACT, which chooses by itself"
