@@ -353,7 +353,8 @@ class Losses(Target):
             raise Wrong(f"value {value.tolist()} for {truth.tolist()} of {told()}")
         largest = slope.abs().amax().clamp(min=1e-30)
         slack = (least + 2e-4) * largest
-        slack = slack + 10 * sum((other - slope).abs() for _, other in others) + 1e-7
+        # Twelve terms of size one may cancel.
+        slack = slack + 10 * sum((other - slope).abs() for _, other in others) + 1e-6
         # Numbers that the logits' dtype does not have; subnormal ones of float16 are 6e-8 apart.
         slack = slack + (3e-7 if logits.dtype == torch.float16 else 0.0)
         slack = slack.masked_fill(slope.abs() > torch.finfo(logits.dtype).max, math.inf)

@@ -22,7 +22,7 @@ class Peaks(Target):
     chunk = 20
     limits = Limits(cpu_seconds=600, mebibytes=12288, wall_seconds=1800)
     watches_memory = False
-    with_every_change = 25
+    with_every_change = 4
     # Of the calls some take a minute.
     is_slow = True
 

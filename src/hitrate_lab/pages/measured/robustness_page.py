@@ -48,8 +48,8 @@ def attacks_table(targets: dict[str, Found], machine: Found) -> str:
             f"{losses['cases']:,} of {losses['inputs']:,} rows",
             f"{losses['outcomes'].get('complaint', 0):,} complaints (`ValueError`, `TypeError`), "
             f"{losses['outcomes'].get('as in float64', 0):,} held against float64, "
-            f"{losses['outcomes'].get(BEYOND, 0):,} beyond what the dtype has in float64 too; no "
-            "NaN in the rest",
+            f"{losses['outcomes'].get(BEYOND, 0):,} beyond the range of their dtype, which "
+            "float64 tells; no NaN in the rest",
             losses,
         ),
         "kills of `compare` and `study run`": (
