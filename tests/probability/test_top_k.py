@@ -273,6 +273,22 @@ def test_even_nodes_in_float32_agree_with_panels_in_float64(noise, classes, k):
     assert ((gradient - slope).abs() <= 5e-5 * largest + 1e-36).all()
 
 
+@pytest.mark.parametrize("noise", KNOWN)
+@pytest.mark.parametrize(("classes", "k"), [(10, 5), (300, 2), (300, 5)])
+def test_even_nodes_find_the_narrow_peak_of_many_level_rivals(noise, classes, k):
+    # Where all of them are at one margin, at many places between two nodes.
+    margin = torch.linspace(-16.0, 0.0, 41, dtype=torch.float64)[:, None]
+    logits = torch.cat([margin, torch.zeros(41, classes - 1, dtype=torch.float64)], 1)
+    target, found = torch.zeros(41, dtype=torch.long), []
+    for dtype in (torch.float32, torch.float64):
+        x = logits.to(dtype).requires_grad_()
+        log_p = hitrate.log_expected_accuracy(x, target, k=k, noise=noise)
+        found.append((log_p.double(), torch.autograd.grad(log_p.sum(), x)[0].double()))
+    (value, gradient), (truth, slope) = found
+    torch.testing.assert_close(value, truth, rtol=3e-5, atol=1e-36)
+    assert ((gradient - slope).abs() <= 5e-5 * slope.abs().amax(1, keepdim=True) + 1e-36).all()
+
+
 def test_counts_are_those_of_all_subsets():
     ahead = torch.rand(1, 6, 2, dtype=torch.float64)
     exactly = torch.zeros(7, 2, dtype=torch.float64)

@@ -69,8 +69,8 @@ class AccuracyClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator):  # 
         Distances :math:`\mu_y - \mu_i` are clipped at this value from above. "auto" is 1; where the
         convex start is chosen, or without L2, it is none.
     polish : bool or "auto"
-        Whether exact line searches on the 0-1 error of the training rows end the fit. "auto" is yes
-        without L2, and else no.
+        Whether exact line searches on the 0-1 error of the training rows end the fit. "auto"
+        chooses by held-out accuracy; without L2 it is yes.
     solver : {"homotopy", "sgd"}
         "homotopy" uses all rows: L-BFGS from the minimum of cross entropy along a falling sigma.
         "sgd" is the paper's: momentum, normalised gradients and logits, sigma from 10 to 0.01;

@@ -139,9 +139,12 @@ class Parameters(Validation):
         margins: tuple[float | None, ...] = (fixed.margin,)
         if "margin" in free and not l2_off and self.goal is None:
             margins = MARGINS
-        start = "sigma" in free and not fixed.polish
+        ends: tuple[bool, ...] = (fixed.polish,)
+        if "polish" in free and self.goal is None:
+            ends = (False, True)
+        start = "sigma" in free and False in ends
         beside = self.goal is None
-        return Grid(l2, sigmas, margins, (fixed.polish,), start=start, beside=beside)
+        return Grid(l2, sigmas, margins, ends, start=start, beside=beside)
 
     def sgd_candidates(self) -> list[Settings]:
         """Settings of "sgd" to try on held-out rows, the first being the one to fall back on."""

@@ -18,6 +18,7 @@ from hitrate_lab.pages.measured.robustness_page import robustness
 from hitrate_lab.pages.measured.sklearn_defaults import sklearn_defaults
 from hitrate_lab.pages.measured.sklearn_tables import sklearn
 from hitrate_lab.pages.measured.top_k_page import top_k
+from hitrate_lab.pages.of_studies.gain_everywhere import gain_everywhere
 from hitrate_lab.pages.of_studies.image_plan import image_plan
 from hitrate_lab.pages.of_studies.reproduction import SHOWN, reproduction
 from hitrate_lab.pages.of_studies.text_plan import text_plan
@@ -43,6 +44,7 @@ GENERATORS: dict[str, Callable[[Path], Made]] = {
     "counts": counts,
     "cpu": cpu,
     "demo": demo,
+    "gain_everywhere": gain_everywhere,
     "gpu": gpu,
     "image_plan": image_plan,
     "large_inputs": large_inputs,

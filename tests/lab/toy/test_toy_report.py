@@ -25,7 +25,8 @@ def told(request):
 
 @pytest.mark.slow
 def test_every_loss_of_the_library_takes_part_with_the_minima_that_are_tested(results):
-    assert set(LOSSES) <= set(CASES)
+    # With the costs of two classes whose errors cost the same, the expected cost is EXACT's error.
+    assert set(LOSSES) - {"expected_cost"} <= set(CASES)
     names = [case.name for case in CASES.values()]
     for rows in (results.first, results.second, results.temperatures):
         assert [row.loss for row in rows] == names

@@ -158,10 +158,20 @@ def _normal_spacing(classes: int, k: int, lowest: float) -> float:
     place = NormalDist().inv_cdf(1 - k / (classes + 1))
     density = NormalDist().pdf(place)
     width = math.sqrt(k * (classes + 1 - k) / (classes + 2)) / (classes + 1) / density
-    # Far behind all rivals have to lose: the width of (8)'s peak, if they are level.
-    first = _quantile(classes, 1)
-    behind = 1.25 / math.sqrt(1 + (first - lowest) * (first + 0.3))
-    return NORMAL_SPACING * min(width, behind, 0.5)
+    return NORMAL_SPACING * min(width, _width_behind(classes, k, lowest), 0.5)
+
+
+def _width_behind(classes: int, k: int, margin: float) -> float:
+    """The integrand's peak where all rivals are level at this margin, by its highest curvature."""
+    t = torch.linspace(0.0, 4.0 - margin, 4000, dtype=torch.float64)
+    ahead = torch.arange(k, dtype=t.dtype)[:, None]
+    behind = classes - 1 - ahead
+    ways = math.lgamma(classes) - torch.lgamma(ahead + 1) - torch.lgamma(behind + 1)
+    lose, win = torch.special.log_ndtr(t + margin), torch.special.log_ndtr(-t - margin)
+    log_integrand = torch.logsumexp(ways + ahead * win + behind * lose, 0) - 0.5 * t * t
+    curvature = -log_integrand.diff().diff() / (t[1] - t[0]) ** 2
+    near = log_integrand[1:-1] > log_integrand.max() - 2.0
+    return 1 / math.sqrt(float(curvature[near].max()))
 
 
 @functools.cache
@@ -221,7 +231,7 @@ def _gumbel_spacing(classes: int, k: int, lowest: float) -> float:
 
 NORMAL = Near(
     noise="normal",
-    bands=((-8.0, 21.0), (-16.0, -8.0)),
+    bands=((-3.0, 21.0), (-8.0, -3.0), (-16.0, -8.0)),
     won=21.0,
     log_density=normal_distribution.log_density,
     tails=_normal_tails,

@@ -34,6 +34,11 @@ RANKS = tuple(
 HEADROOM, FITTED = "Gain, training error and headroom", "What the gain goes with"
 DIFFERENCES = "Accuracy of CE, and differences from it"
 SHOWN = {
+    "capacity_map": Shown(
+        "images",
+        ("Gain by the share of wrong labels", "The map", FITTED),
+        ("capacity-map", "capacity-training-error", "capacity-headroom"),
+    ),
     "capacity_noise_small": Shown("images", (HEADROOM, "Differences from cross entropy")),
     "exact_table_1_2": Shown("exact_tables", BOTH, ("exact-gradient-norms",)),
     "exact_search": Shown("exact_tables", BOTH),
@@ -71,6 +76,7 @@ SHOWN = {
             "Equation 18, one hidden layer",
         ),
     ),
+    "mixing_example": Shown("images", ("What is still learnt",), ("mixing-example",)),
     "mixing_gradient_norm": Shown(
         "mixing_theory",
         (
