@@ -32,7 +32,8 @@ RANKS = tuple(
     for seed in ("", "-seed-0", "-seed-1")
 )
 HEADROOM, FITTED = "Gain, training error and headroom", "What the gain goes with"
-DIFFERENCES = "Accuracy of CE, and differences from it"
+DIFFERENCES, CE = "Accuracy of CE, and differences from it", "Differences from CE"
+NEXT_WORDS = ("Next words", "Steps a second")
 SHOWN = {
     "capacity_map": Shown(
         "images",
@@ -96,6 +97,23 @@ SHOWN = {
         ),
         ("text-heads-training-error", "text-heads-headroom"),
     ),
+    "text_words": Shown("text", (DIFFERENCES, "Training accuracy, %")),
+    "mixing_table_3_short": Shown(
+        "text", ("Architecture 1: test accuracy, %", "Architecture 1: training accuracy, %", CE)
+    ),
+    "text_glue": Shown(
+        "text",
+        (
+            "Linear: test accuracy, %",
+            "16 hidden units: test accuracy, %",
+            DIFFERENCES,
+            "Over 10 pairs of a data set and a model",
+        ),
+        ("text-glue-minilm-linear-profile", "text-glue-minilm-hidden-16-profile"),
+    ),
+    "text_intents_imbalanced": Shown("text", ("Balanced accuracy of CE, and differences from it",)),
+    "text_next_words": Shown("text", NEXT_WORDS),
+    "text_next_words_top_3": Shown("text", NEXT_WORDS),
 }
 
 
