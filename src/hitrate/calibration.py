@@ -18,9 +18,11 @@ __all__ = ["Calibration", "calibrate"]
 ENOUGH = 5000
 # Probit and softmax probabilities.
 NOISES = ("normal", "gumbel")
+# Softmax goes first, as it is cheap: the others' temperatures are near its own.
+ORDER, NEAR = ("gumbel", "normal"), 0.8
 LEAST_LAPSE, MOST_LAPSE, LAPSES = 0.001, 0.9, 20
 # Logs of the temperatures that are tried first, and the precision that is enough.
-ROUGH, FINE = range(-6, 6), 0.02
+ROUGH, FINE = range(-6, 6), 0.04
 
 
 @dataclass(frozen=True)
@@ -139,13 +141,14 @@ def calibrate(
         return -((1 - lapses) * p + lapses / scores.shape[1]).log() @ share
 
     best, lowest = Calibration(NOISES[0], scale, float(lapses[0])), math.inf
-    for each in NOISES if noise is None else (noise,):
+    place: float | None = None
+    for each in ORDER if noise is None else (noise,):
 
         def loss(log_temperature: float, each: str = each) -> float:
             return float(losses(log_temperature, each).min())
 
-        rough = float(min(ROUGH, key=loss))
-        place, least = lowest_of(loss, rough - 1, rough + 1)
+        start, reach = (place, NEAR) if place is not None else (float(min(ROUGH, key=loss)), 1.0)
+        place, least = lowest_of(loss, start - reach, start + reach)
         if least < lowest:
             lapse = float(lapses[losses(place, each).argmin()])
             best, lowest = Calibration(each, scale * math.exp(place), lapse), least
