@@ -86,7 +86,7 @@ class SoftF1:
         table = objective.table
         hits, said = np.zeros(table.classes), np.zeros(table.classes)
         for block in table.blocks(objective.block):
-            scores = torch.from_numpy(np.ascontiguousarray(table.scores(theta, block)))
+            scores = torch.from_numpy(table.scores(theta, block))
             p = soft(scores, self.sigma).double().numpy()
             target, weight = table.target[block], table.weight[block].astype(np.float64)
             own = weight * np.take_along_axis(p, target[:, None], 1)[:, 0]

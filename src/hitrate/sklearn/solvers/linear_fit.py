@@ -50,6 +50,8 @@ class Settings:
     max_iter: int = 100
     tol: float = 1e-4
     call: str = "AccuracyClassifier"
+    # Whether accuracies along the path are wanted.
+    told: bool = True
     # What decisions are judged by, where that is not their accuracy.
     goal: Goal | None = None
 
@@ -125,9 +127,11 @@ def solve(
         solution = Solution(theta, max(iterations, 1), converged, start)
         return _polished(table, settings, solution, random)
 
-    best, highest = theta, objective.accuracy(theta)
-    if settings.l2 == 0 and objective.right(theta).all():
+    # With L2 the objective decides, without it the accuracy.
+    by_accuracy = settings.l2 == 0
+    if by_accuracy and objective.right(theta).all():
         return Solution(theta, max(iterations, 1), True, start)
+    best, highest = theta, objective.accuracy(theta) if by_accuracy else 0.0
     if warm or settings.loss in CONVEX:
         every = [settings.sigma]
     elif settings.l2 > 0:
@@ -135,8 +139,10 @@ def solve(
     else:
         every = sigmas(0.25 / spread(coarse, theta), settings.sigma, FAST_FALL)
     last = len(every) - 1
-    scaled = theta / spread(coarse, theta) if settings.l2 == 0 else theta
-    accuracies = [_accuracies(coarse, scaled, every[0])]
+    accuracies = []
+    if settings.told:
+        scaled = theta / spread(coarse, theta) if by_accuracy else theta
+        accuracies.append(_accuracies(coarse, scaled, every[0]))
     for number, sigma in enumerate(every):
         part = objective if number == last else coarse
         passing = min(settings.max_iter, settings.passing)
@@ -144,14 +150,14 @@ def solve(
         (found,) = path(part, settings.rule, theta, [sigma], l2=settings.l2, **options)
         theta, iterations = found.theta, iterations + found.iterations
         converged = found.converged
-        accuracies.append(_accuracies(part, theta, sigma))
-        accuracy = objective.accuracy(theta) if settings.l2 == 0 else 0.0
+        if settings.told:
+            accuracies.append(_accuracies(part, theta, sigma))
+        accuracy = objective.accuracy(theta) if by_accuracy else 0.0
         if accuracy > highest:
             best, highest = theta, accuracy
             if objective.right(theta).all():
                 break
-    # With L2 the objective decides, without it the accuracy.
-    found_at = best if settings.l2 == 0 else theta
+    found_at = best if by_accuracy else theta
     solution = Solution(found_at, max(iterations, 1), converged, start, accuracies)
     return _polished(table, settings, solution, random)
 

@@ -68,7 +68,7 @@ class Objective:
         table = self.table
         total, slopes = 0.0, np.zeros(theta.shape)
         for block in table.blocks(self.block):
-            scores = torch.from_numpy(np.ascontiguousarray(table.scores(theta, block)))
+            scores = torch.from_numpy(table.scores(theta, block))
             target = torch.from_numpy(table.target[block])
             weight = torch.from_numpy(table.weight[block]).to(scores.dtype)
             loss, slope = rule(scores, target)

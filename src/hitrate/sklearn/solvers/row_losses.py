@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,16 @@ def cross_entropy(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         margin = sign * scores
         loss = torch.nn.functional.softplus(-margin)
         return loss[:, 0], -sign * torch.sigmoid(-margin)
-    every = _with_first(scores)
-    log_p = torch.log_softmax(every, 1)
-    slopes = log_p.exp()
-    slopes.scatter_add_(1, target[:, None], slopes.new_full((1, 1), -1.0).expand(len(slopes), 1))
-    return -log_p.gather(1, target[:, None])[:, 0], slopes[:, 1:]
+    every = _by_class(scores)
+    every -= every.amax(0)
+    row = target[None]
+    own = every.gather(0, row)[0]
+    slopes = every.exp_()
+    total = slopes.sum(0)
+    loss = total.log() - own
+    slopes /= total
+    slopes.scatter_add_(0, row, slopes.new_full((1, 1), -1.0).expand(1, len(target)))
+    return loss, slopes[1:].T
 
 
 class ExactError:
@@ -65,53 +71,50 @@ class ExactError:
     def __init__(self, sigma: float, margin: float | None = None, nodes: int = NODES) -> None:
         self.sigma = sigma
         self.margin = margin
-        t, w = np.polynomial.hermite.hermgauss(nodes)
-        self.t = torch.from_numpy(t * math.sqrt(2))
-        self.w = torch.from_numpy(w / math.sqrt(math.pi))
+        self.t, self.w = _normal_rule(nodes)
         self._room: Tensor | None = None
 
     def __call__(self, scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Losses and slopes."""
         if scores.shape[1] == 1:
             return self._two_classes(scores, target)
-        every = _with_first(scores)
-        column = target[:, None]
-        m = (every.gather(1, column) - every) / self.sigma
+        every, row = _by_class(scores), target[None]
+        m = every.gather(0, row).sub(every).mul_(1 / self.sigma)
         clipped = None
         if self.margin is not None:
             clipped = m > self.margin / self.sigma
-            m = m.clamp(max=self.margin / self.sigma)
-        m.scatter_(1, column, math.inf)
-        worst = m.amin(1)
-        loss = (worst < 0).to(scores.dtype)
-        slopes = torch.zeros_like(every)
-        active = (worst.abs() < REACH).nonzero()[:, 0]
-        if len(active):
-            error, slope = self._integral(m[active])
-            loss[active] = error
-            if clipped is not None:
-                slope = slope.masked_fill(clipped[active], 0.0)
-            slope = slope / self.sigma
-            slope.scatter_(1, column[active], -slope.sum(1, keepdim=True))
-            slopes[active] = slope
-        return loss, slopes[:, 1:]
+            m.clamp_(max=self.margin / self.sigma)
+        m.scatter_(0, row, math.inf)
+        worst = m.amin(0)
+        active = worst.abs() < REACH
+        if active.all():
+            loss, slopes = self._integral(m)
+        else:
+            loss, slopes = (worst < 0).to(m.dtype), torch.zeros_like(m)
+            some = active.nonzero()[:, 0]
+            if len(some):
+                loss[some], slopes[:, some] = self._integral(m[:, some])
+        if clipped is not None:
+            slopes.masked_fill_(clipped, 0.0)
+        slopes *= 1 / self.sigma
+        slopes.scatter_(0, row, -slopes.sum(0, keepdim=True))
+        return loss, slopes[1:].T
 
     def _integral(self, m: Tensor) -> tuple[Tensor, Tensor]:
-        """1 - p, and -dp/dm (n, C) with 0 for the target, whose m is infinite."""
-        t, w = self.t.to(m.dtype), self.w.to(m.dtype)
-        shape = (m.shape[1], len(t), m.shape[0])  # (C, K, n)
+        """1 - p (n,), and -dp/dm (C, n) with 0 for the target, whose m (C, n) is infinite."""
+        t, w = self.t.to(m.dtype)[:, None], self.w.to(m.dtype)[:, None]
+        shape = (m.shape[0], len(t), m.shape[1])  # (C, K, n)
         size = math.prod(shape)
         # Fresh memory of this size would cost more than the arithmetic.
         if self._room is None or len(self._room) < 2 * size or self._room.dtype != m.dtype:
             self._room = m.new_empty(2 * size)
         a, cdf = self._room[:size].view(shape), self._room[size : 2 * size].view(shape)
         # Within these bounds neither Phi nor its density leaves the normal numbers.
-        torch.add(m.T[:, None, :], t[:, None], out=a).clamp_(-9.0, 9.0).mul_(SQRT_HALF)
+        torch.add(m[:, None, :], t, out=a).clamp_(-9.0, 9.0).mul_(SQRT_HALF)
         torch.erf(a, out=cdf).add_(1).mul_(0.5).clamp_(min=1e-10)
-        weighted = cdf.prod(0).mul_(w[:, None])  # (K, n)
+        weighted = cdf.prod(0).mul_(w)  # (K, n)
         slope = a.square_().neg_().exp_().div_(cdf).mul_(weighted).sum(1)
-        slope.masked_fill_(torch.isinf(m.T), 0.0)
-        return 1 - weighted.sum(0), slope.T * INV_SQRT_2PI
+        return 1 - weighted.sum(0), slope.mul_(INV_SQRT_2PI).masked_fill_(torch.isinf(m), 0.0)
 
     def _two_classes(self, scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """1 - Phi(m / sqrt 2)."""
@@ -140,14 +143,24 @@ class AnyLoss:
         """Losses and slopes."""
         scores = scores.detach().requires_grad_()
         with torch.enable_grad():
-            loss = self.module(_with_first(scores) / self.sigma, target)
+            every = torch.nn.functional.pad(scores, (1, 0))
+            loss = self.module(every / self.sigma, target)
             (slopes,) = torch.autograd.grad(loss.sum(), scores)
         return loss.detach(), slopes
 
 
-def _with_first(scores: Tensor) -> Tensor:
-    """Scores (n, C), the first class's at zero."""
-    return torch.nn.functional.pad(scores, (1, 0))
+@lru_cache
+def _normal_rule(nodes: int) -> tuple[Tensor, Tensor]:
+    """Gauss and Hermite's nodes and weights for the mean over a normal variable."""
+    t, w = np.polynomial.hermite.hermgauss(nodes)
+    return torch.from_numpy(t * math.sqrt(2)), torch.from_numpy(w / math.sqrt(math.pi))
+
+
+def _by_class(scores: Tensor) -> Tensor:
+    """Scores (C, n) of scores (n, D), the first class's at zero: sums over classes are fast so."""
+    every = scores.new_zeros(scores.shape[1] + 1, len(scores))
+    every[1:] = scores.T
+    return every
 
 
 def row_loss(

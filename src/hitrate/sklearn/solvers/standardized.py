@@ -85,13 +85,18 @@ class Standardized:
             yield slice(start, min(start + size, self.rows))
 
     def scores(self, theta: Array, block: slice | Array = slice(None)) -> Array:
-        """Scores (n, D) of classes 1, 2, ...; theta (F + 1, D) ends with the intercept."""
+        """Scores (n, D) of classes 1, 2, ...; theta (F + 1, D) ends with the intercept.
+
+        In memory they lie class by class.
+        """
         weights, intercept = theta[:-1], theta[-1]
         if self.sparse:
             raw = weights / self.scale[:, None]
             return np.asarray(self.x[block] @ raw + (intercept - self.center @ raw))
         weights, intercept = weights.astype(self.dtype), intercept.astype(self.dtype)
-        return np.asarray(self.x[block] @ weights + intercept)
+        scores = weights.T @ self.x[block].T
+        scores += intercept[:, None]
+        return np.asarray(scores.T)
 
     def back(self, slopes: Array, block: slice | Array = slice(None)) -> Array:
         """Slopes in theta (F + 1, D) of slopes (n, D) in the scores."""

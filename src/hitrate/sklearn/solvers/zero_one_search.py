@@ -206,30 +206,32 @@ def best_piece(gap: Array, slope: Array, weight: Array) -> tuple[int, float] | N
     -------
     (line, s), or None where every other piece has a larger error
     """
+    slope = np.ascontiguousarray(slope.T)  # (k, n): sorted fastest along memory
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        at = -gap[:, None] / slope
-    flat = ~np.isfinite(at)
-    at[flat] = np.inf
+        at = -gap / slope
+    # Rows that no step turns come last, after all pieces.
+    at[~np.isfinite(at)] = np.inf
     # Going up, a row with a rising gap turns right at its breakpoint, one with a falling gap wrong.
-    change = np.where(flat, 0.0, -np.sign(slope)) * weight[:, None]
-    order = at.argsort(0)
-    at = np.take_along_axis(at, order, 0)
-    error = np.take_along_axis(change, order, 0).cumsum(0)
-    below = (at < 0).sum(0)
-    lines = np.arange(at.shape[1])
-    now = np.where(below > 0, error[np.maximum(below - 1, 0), lines], 0.0)
+    change = np.where(slope > 0, -weight, weight)
+    order = at.argsort(1)
+    order += np.arange(0, at.size, at.shape[1])[:, None]
+    at = at.take(order)
+    error = change.take(order).cumsum(1)
+    below = (at < 0).sum(1)
+    lines = np.arange(len(at))
+    now = np.where(below > 0, error[lines, np.maximum(below - 1, 0)], 0.0)
+    scale = np.sqrt(np.mean(slope.astype(np.float64) ** 2, 1)) + 1e-300
     with np.errstate(invalid="ignore"):
-        width = at[1:] - at[:-1]
-    scale = np.sqrt(np.mean(slope.astype(np.float64) ** 2, 0)) + 1e-300
+        width = (at[:, 1:] - at[:, :-1]) * scale[:, None]
     # A piece thinner than rounding is none, and the present one is no news.
-    usable = np.isfinite(width) & (width * scale > 1e-9 * (1.0 + np.abs(gap).max()))
+    usable = (width > 1e-9 * (1.0 + np.abs(gap).max())) & (width < np.inf)
     here = below - 1
-    inside = (here >= 0) & (here < len(width))
-    usable[here[inside], lines[inside]] = False
-    gain = np.where(usable, now - error[:-1], -np.inf)
+    inside = (here >= 0) & (here < width.shape[1])
+    usable[lines[inside], here[inside]] = False
+    gain = np.where(usable, now[:, None] - error[:, :-1], -np.inf)
     most = gain.max()
     if most < -1e-12:
         return None
-    rank = np.where(gain >= most - 1e-12, width * scale, -1.0)
-    piece, line = np.unravel_index(int(rank.argmax()), rank.shape)
-    return int(line), float(0.5 * (at[piece, line] + at[piece + 1, line]))
+    equal = np.flatnonzero(gain >= most - 1e-12)
+    line, piece = np.unravel_index(int(equal[width.take(equal).argmax()]), width.shape)
+    return int(line), float(0.5 * (at[line, piece] + at[line, piece + 1]))
