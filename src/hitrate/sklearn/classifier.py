@@ -278,7 +278,7 @@ class AccuracyClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator):  # 
         inside, held_out = np.delete(some, held_out), some[held_out]
         part, best, highest = table.part(inside), None, -math.inf
         for settings in candidates:
-            quick = replace(settings, breakpoints=settings.breakpoints // 4, told=False)
+            quick = replace(settings, breakpoints=settings.breakpoints // 8, told=False)
             pilot = self._fitted(part, None, quick, random)
             scores = table.scores(pilot.theta, held_out)
             target, weight = table.target[held_out], table.weight[held_out]

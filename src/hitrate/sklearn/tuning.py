@@ -238,7 +238,7 @@ def _fits(
             if False in grid.polish and sigma in grid.sigmas:
                 yield (sigma, margin, False), theta
         if True in grid.polish and margin is grid.margins[0]:
-            theta, _ = polish(objective.table, theta, breakpoints=BREAKPOINTS // 8, random=random)
+            theta, _ = polish(objective.table, theta, breakpoints=BREAKPOINTS // 16, random=random)
             yield (grid.sigmas[-1], margin, True), theta
 
 

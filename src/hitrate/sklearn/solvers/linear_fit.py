@@ -21,7 +21,7 @@ Array = NDArray[Any]
 # Stages before the last are followed on so many rows at most: they only have to find the valley.
 COARSE = 100_000
 # Breakpoints that the polish may sort.
-BREAKPOINTS = 1_000_000
+BREAKPOINTS = 2_000_000
 SMALLEST_SIGMA = 0.01
 # Sigma falls by about this much from stage to stage, without L2 faster.
 FALL = 0.5

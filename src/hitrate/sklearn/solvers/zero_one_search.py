@@ -16,7 +16,7 @@ NEAREST = 4096
 # Breakpoints sorted in one go.
 AT_ONCE = 1 << 17
 # Lines to look at before each step, at least.
-LINES = 32
+LINES = 16
 # Rounds over all classes without a better error before the search starts from elsewhere.
 PATIENCE = 5
 
