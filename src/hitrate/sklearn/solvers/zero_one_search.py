@@ -17,6 +17,8 @@ NEAREST = 4096
 AT_ONCE = 1 << 17
 # Lines to look at before each step, at least.
 LINES = 16
+# Rows this close to the boundary, of the largest score, may be on either side for others.
+ROUNDING = 1e-6
 # Rounds over all classes without a better error before the search starts from elsewhere.
 PATIENCE = 5
 
@@ -67,9 +69,11 @@ def polish(
                 search.step(c, lines)
                 left -= near * lines.shape[1]
                 if search.error < lowest - 1e-12:
-                    # The error does not depend on the length, which must not run away.
-                    best = search.theta * (length / np.linalg.norm(search.theta))
-                    lowest, stale = search.error, 0
+                    # The error does not depend on the length, which must not run away. Scores
+                    # that many steps have added to may hide that rows lie on the boundary.
+                    search = LineSearch(table, search.theta * (length / search.length))
+                    if search.error < lowest - 1e-12:
+                        best, lowest, stale = search.theta.copy(), search.error, 0
             if left <= 0:
                 break
     return best, lowest
@@ -114,7 +118,12 @@ class LineSearch:
         self.scores[:, 1:] = table.scores(theta)
         self.weight = table.weight.astype(np.float64)
         self.all = np.arange(table.rows)
-        self.error = self._error_of(self._gaps())
+        self.error = self._error_of(self._gaps() - ROUNDING * np.abs(self.scores).max())
+
+    @property
+    def length(self) -> float:
+        """Of all weights."""
+        return float(np.linalg.norm(self.theta))
 
     def step(self, c: int, lines: Array) -> None:
         """Search along lines (F + 1, k) of class c's score and move along the best one."""
