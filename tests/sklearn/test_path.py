@@ -56,3 +56,15 @@ def test_where_the_start_is_the_answer_there_is_no_path():
     stopped = {**FIXED, "sigma": np.inf}
     assert AccuracyClassifier(**stopped).fit(x, y).path_ == []
     assert AccuracyClassifier(solver="sgd", l2=0, margin=0.1, max_iter=5).fit(x, y).path_ == []
+
+
+def test_a_path_does_not_lead_to_the_most_frequent_class():
+    random = np.random.default_rng(0)
+    x = random.standard_normal((4000, 20))
+    # One row in twenty is likely of the rare class: scores of a likelihood say little.
+    rare = x[:, 0] > np.quantile(x[:, 0], 0.95)
+    y = random.random(4000) < np.where(rare, 0.75, 0.2)
+    for sigma in (0.25, 0.1, 0.05):
+        model = AccuracyClassifier(l2=1 / 4000, sigma=sigma, margin=None, polish=False)
+        assert model.fit(x, y).score(x, y) > max(y.mean(), 1 - y.mean()) + 0.02
+        assert model.path_[0]["sigma"] <= 0.25

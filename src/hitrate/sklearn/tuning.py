@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from scipy import special
 
 from hitrate.sklearn.solvers.homotopy import convex_start, path
-from hitrate.sklearn.solvers.linear_fit import BREAKPOINTS, Settings
+from hitrate.sklearn.solvers.linear_fit import (
+    BREAKPOINTS,
+    FALL,
+    Settings,
+    first_sigma,
+    sigmas,
+)
 from hitrate.sklearn.solvers.objective import Objective, top
 from hitrate.sklearn.solvers.standardized import Standardized
 from hitrate.sklearn.solvers.zero_one_search import polish
@@ -23,22 +29,22 @@ Array = NDArray[Any]
 STRENGTHS = tuple(10.0**k for k in range(3, -5, -1))
 # How many weaker ones in a row have to make held-out likelihood worse to end the search.
 WORSE = 2
-# Stages that a path falls through on its way to the first sigma that counts.
-STAGES = (1.0, 0.5, 0.25, 0.125)
+# Sigmas to choose from, as shares of the first one on the path.
 SIGMAS = (0.5, 0.25)
 MARGINS = (1.0,)
 # Of an objective of its own, whose path nobody has measured with fewer.
 GOAL_SIGMAS = (1.0, 0.5, 0.25, 0.125, 0.0625)
-# Up to so many rows all of them are held out once; above, a fifth of so many.
-ROWS = 20_000
+# Up to so many rows there are this many folds; above, one half of so many is held out.
+FEW_ROWS, FOLDS = 5000, 5
+ROWS, FEWER_FOLDS = 20_000, 3
 MOST_ROWS = 100_000
 # Folds of so many numbers are kept, others made anew.
 KEEP = 2_000_000
 # How many standard errors of the difference a rougher candidate must be better by.
 STANDARD_ERRORS = 1.0
 
-# (place in the grid of L2, sigma, margin, polish)
-Candidate = tuple[int, float, float | None, bool]
+# (sigma, margin, polish)
+End = tuple[float, float | None, bool]
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,8 @@ class Grid:
     start: bool
     # Whether the path is followed at the next stronger and weaker L2, too.
     beside: bool = True
+    # Whether sigmas are shares of the first one.
+    relative: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,9 +108,9 @@ class Folds:
             some = np.sort(random.choice(table.rows, MOST_ROWS, replace=False))
             self.whole = table.part(some)
         if table.rows > ROWS:
-            splits = [held_out_rows(self.whole.target, 0.2, random)]
+            splits = [held_out_rows(self.whole.target, 0.5, random)]
         else:
-            count = min(5 if table.rows <= 5000 else 3, table.rows)
+            count = min(FOLDS if table.rows <= FEW_ROWS else FEWER_FOLDS, table.rows)
             parts = folds(table.target, count, random)
             splits = [rows for rows in parts if 0 < len(rows) < table.rows]
         self.splits = splits
@@ -128,6 +136,13 @@ class Folds:
         """L2 that weighs as much against these rows as l2 does against all."""
         return l2 * self.all_rows / objective.table.rows
 
+    def sized(self, grid: Grid, starts: list[Array]) -> Grid:
+        """The grid with its sigmas as they are for paths from these starts, one a fold."""
+        if not grid.relative:
+            return grid
+        each = [first_sigma(o, start) for (_, o, _), start in zip(self, starts, strict=True)]
+        return replace(grid, sigmas=tuple(s * float(np.mean(each)) for s in grid.sigmas))
+
     def _made(self, number: int) -> tuple[Objective, Standardized]:
         rows = self.splits[number]
         inside = np.delete(np.arange(self.whole.rows), rows)
@@ -146,21 +161,20 @@ def choose(
     """
     tried = Folds(table, random)
     center, starts = _best_l2(tried, settings, grid)
-    every = [center]
-    if grid.beside:
-        every += [k for k in (center - 1, center + 1) if 0 <= k < len(starts[0])]
-    candidates = list(_candidates(grid, every))
+    every = [k for k in _around(center, grid, table.rows) if 0 <= k < len(starts[0])]
+    grids = {
+        k: tried.sized(replace(grid, start=grid.start and k == center), [f[k] for f in starts])
+        for k in every
+    }
+    candidates = [(k, *end) for k, here in grids.items() for end in _ends(here)]
     held_out = {
         each: np.zeros((len(tried.rows), table.classes - 1), np.float32) for each in candidates
     }
     for (place, objective, out), found in zip(tried, starts, strict=True):
         for k in every:
             here = replace(settings, l2=tried.scaled(grid.l2[k], objective))
-            wanted = replace(grid, start=grid.start and k == center)
-            for (sigma, margin, polished), theta in _fits(
-                objective, here, wanted, found[k], random
-            ):
-                held_out[k, sigma, margin, polished][place] = out.scores(theta)
+            for end, theta in _fits(objective, here, grids[k], found[k], random):
+                held_out[(k, *end)][place] = out.scores(theta)
 
     offsets: list[Array | float] = [0.0] * len(candidates)
     if table.goal is None:
@@ -180,6 +194,17 @@ def choose(
     chosen = replace(chosen, passing=settings.max_iter)
     near = np.mean([found[k] for found in starts], axis=0)
     return Choice(chosen, held_out[best] + offsets[number], tried.rows, near, offsets[number])
+
+
+def _around(center: int, grid: Grid, rows: int) -> list[int]:
+    """Places of the L2 at which paths begin; where there are none, some may be outside."""
+    places = [center]
+    if grid.beside:
+        places += [center - 1, center + 1]
+        if rows > FEW_ROWS:
+            # Likelihood hardly tells weak L2 apart there, and along the path it matters.
+            places.append(int(np.argmin(np.abs(np.log(np.array(grid.l2) * rows)))))
+    return list(dict.fromkeys(places))
 
 
 def smoothest(hits: Sequence[Array], weight: Array, scores: Sequence[float] | None = None) -> int:
@@ -202,17 +227,16 @@ def smoothest(hits: Sequence[Array], weight: Array, scores: Sequence[float] | No
     return best if gain > STANDARD_ERRORS * error else 0
 
 
-def _candidates(grid: Grid, l2s: Sequence[int]) -> Iterator[Candidate]:
-    """First the smoothest at the first L2; infinite sigma is the convex start."""
+def _ends(grid: Grid) -> Iterator[End]:
+    """What is compared at one L2, the smoothest first; infinite sigma is the convex start."""
     if grid.start:
-        yield l2s[0], math.inf, None, False
-    for k in l2s:
-        for sigma in grid.sigmas:
-            for margin in grid.margins:
-                if False in grid.polish:
-                    yield k, sigma, margin, False
-        if True in grid.polish:
-            yield k, grid.sigmas[-1], grid.margins[0], True
+        yield math.inf, None, False
+    for sigma in grid.sigmas:
+        for margin in grid.margins:
+            if False in grid.polish:
+                yield sigma, margin, False
+    if True in grid.polish:
+        yield grid.sigmas[-1], grid.margins[0], True
 
 
 def _fits(
@@ -221,14 +245,15 @@ def _fits(
     grid: Grid,
     start: Array,
     random: np.random.Generator,
-) -> Iterator[tuple[tuple[float, float | None, bool], Array]]:
+) -> Iterator[tuple[End, Array]]:
     """Every candidate's theta on one fold's rows, at one L2."""
     options: dict[str, Any] = {"max_iter": settings.max_iter, "tol": settings.tol}
     if grid.start:
         yield (math.inf, None, False), start
     stages = grid.sigmas
     if settings.l2 > 0 and settings.loss == "exact":
-        stages = (*(s for s in STAGES if s > grid.sigmas[0]), *grid.sigmas)
+        first = first_sigma(objective, start)
+        stages = (*sigmas(first, grid.sigmas[0], FALL)[:-1], *grid.sigmas)
     for margin in grid.margins:
         here = replace(settings, margin=margin)
         theta = start

@@ -23,6 +23,9 @@ COARSE = 100_000
 # Breakpoints that the polish may sort.
 BREAKPOINTS = 2_000_000
 SMALLEST_SIGMA = 0.01
+# The first sigma: this share of the scores' spread, with L2 at most one. A larger one would take
+# scores that say little to the most frequent class, and no path leads back from there.
+FIRST, LARGEST_SIGMA = 0.25, 1.0
 # Sigma falls by about this much from stage to stage, without L2 faster.
 FALL = 0.5
 FAST_FALL = 0.4
@@ -83,6 +86,11 @@ def sigmas(first: float, last: float, fall: float) -> list[float]:
     return [float(s) for s in np.geomspace(first, last, count + 1)]
 
 
+def first_sigma(objective: Objective, start: Array) -> float:
+    """Where a path with L2 begins that leads away from the convex start."""
+    return min(LARGEST_SIGMA, FIRST * spread(objective, start))
+
+
 def solve(
     table: Standardized,
     settings: Settings,
@@ -135,9 +143,9 @@ def solve(
     if warm or settings.loss in CONVEX:
         every = [settings.sigma]
     elif settings.l2 > 0:
-        every = sigmas(1.0, settings.sigma, FALL)
+        every = sigmas(first_sigma(coarse, theta), settings.sigma, FALL)
     else:
-        every = sigmas(0.25 / spread(coarse, theta), settings.sigma, FAST_FALL)
+        every = sigmas(FIRST / spread(coarse, theta), settings.sigma, FAST_FALL)
     last = len(every) - 1
     accuracies = []
     if settings.told:
