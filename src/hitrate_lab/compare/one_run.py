@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hitrate_lab.compare.folds import inner_split
+from hitrate_lab.compare.interrupts import no_early_stop
 from hitrate_lab.metrics import DEFAULT, METRICS, Metric, accuracy, log_loss
 from hitrate_lab.models.methods import Method
-from hitrate_lab.runs.interrupts import no_early_stop
 
 Array = NDArray[Any]
 
