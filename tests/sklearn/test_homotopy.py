@@ -12,9 +12,10 @@ from sklearn.linear_model import LogisticRegression
 import hitrate
 from hitrate.sklearn import AccuracyClassifier
 from hitrate.sklearn.solvers.homotopy import convex_start, path, spread
-from hitrate.sklearn.solvers.linear_fit import Settings, sigmas, solve
+from hitrate.sklearn.solvers.linear_fit import sigmas, solve
 from hitrate.sklearn.solvers.objective import Objective, top
 from hitrate.sklearn.solvers.row_losses import AnyLoss, ExactError, cross_entropy
+from hitrate.sklearn.solvers.settings import Settings
 from hitrate.sklearn.solvers.standardized import Standardized
 from hitrate.sklearn.solvers.zero_one_search import LineSearch, best_piece, pivoted, polish
 from hitrate.sklearn.tuning import folds, smoothest

@@ -16,8 +16,9 @@ from sklearn.utils import check_random_state
 
 from hitrate.sklearn.base import AccuracyEstimator, calibrated
 from hitrate.sklearn.parameters import Parameters
-from hitrate.sklearn.solvers.linear_fit import COARSE, Settings, Solution, solve
+from hitrate.sklearn.solvers.linear_fit import COARSE, Solution, solve
 from hitrate.sklearn.solvers.objective import top
+from hitrate.sklearn.solvers.settings import Settings
 from hitrate.sklearn.solvers.sgd import train
 from hitrate.sklearn.solvers.standardized import Standardized
 from hitrate.sklearn.solvers.zero_one_search import polish

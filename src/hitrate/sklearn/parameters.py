@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hitrate.losses import LOSSES
 from hitrate.sklearn.goals import OF_LINEAR, Goal, refuse_others
-from hitrate.sklearn.solvers.linear_fit import SMALLEST_SIGMA, Settings
+from hitrate.sklearn.solvers.settings import SMALLEST_SIGMA, Settings
 from hitrate.sklearn.tuning import GOAL_SIGMAS, MARGINS, SIGMAS, STRENGTHS, Grid
 from hitrate.sklearn.validation import Validation
 

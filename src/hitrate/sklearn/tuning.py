@@ -12,14 +12,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from hitrate.sklearn.solvers.homotopy import convex_start, path
-from hitrate.sklearn.solvers.linear_fit import (
-    BREAKPOINTS,
-    FALL,
-    Settings,
-    first_sigma,
-    sigmas,
-)
+from hitrate.sklearn.solvers.linear_fit import FALL, first_sigma, sigmas
 from hitrate.sklearn.solvers.objective import Objective, top
+from hitrate.sklearn.solvers.settings import BREAKPOINTS, Settings
 from hitrate.sklearn.solvers.standardized import Standardized
 from hitrate.sklearn.solvers.zero_one_search import polish
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hitrate.sklearn.goals import Goal, SoftF1
 from hitrate.sklearn.solvers.homotopy import convex_start, path, spread
 from hitrate.sklearn.solvers.objective import Objective
-from hitrate.sklearn.solvers.row_losses import ExactError, RowLoss, row_loss
+from hitrate.sklearn.solvers.row_losses import ExactError
+from hitrate.sklearn.solvers.settings import Settings
 from hitrate.sklearn.solvers.standardized import Standardized
 from hitrate.sklearn.solvers.zero_one_search import polish
 
@@ -20,9 +20,6 @@ Array = NDArray[Any]
 
 # Stages before the last are followed on so many rows at most: they only have to find the valley.
 COARSE = 100_000
-# Breakpoints that the polish may sort.
-BREAKPOINTS = 2_000_000
-SMALLEST_SIGMA = 0.01
 # The first sigma: this share of the scores' spread, with L2 at most one. A larger one would take
 # scores that say little to the most frequent class, and no path leads back from there.
 FIRST, LARGEST_SIGMA = 0.25, 1.0
@@ -31,38 +28,6 @@ FALL = 0.5
 FAST_FALL = 0.4
 # The convex losses: the start is the answer, or one stage away.
 CONVEX = ("cross_entropy", "hinge")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What one fit needs to know.
-
-    `sigma` is that of the last stage; infinity stops at the convex start. Without L2 it is in units
-    of the scores' spread.
-    """
-
-    loss: str = "exact"
-    loss_params: dict[str, Any] = field(default_factory=dict)
-    l2: float = 0.0
-    sigma: float = SMALLEST_SIGMA
-    margin: float | None = None
-    polish: bool = True
-    breakpoints: int = BREAKPOINTS
-    # Iterations of stages before the last, which need not come to rest.
-    passing: int = 20
-    max_iter: int = 100
-    tol: float = 1e-4
-    call: str = "AccuracyClassifier"
-    # Whether accuracies along the path are wanted.
-    told: bool = True
-    # What decisions are judged by, where that is not their accuracy.
-    goal: Goal | None = None
-
-    def rule(self, sigma: float) -> RowLoss | SoftF1:
-        """The loss of a row at one sigma."""
-        if self.goal is not None:
-            return self.goal.rule(sigma)
-        return row_loss(self.loss, self.loss_params, sigma, self.margin, self.call)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from hitrate.recipes import recipe
 from hitrate.schedules import geometric
-from hitrate.sklearn.solvers.linear_fit import Settings
 from hitrate.sklearn.solvers.objective import top
+from hitrate.sklearn.solvers.settings import Settings
 from hitrate.sklearn.solvers.standardized import Standardized
 
 Array = NDArray[Any]

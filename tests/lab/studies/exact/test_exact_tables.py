@@ -5,7 +5,7 @@ import pytest
 from broken_study import complaint_of
 from sklearn.datasets import load_breast_cancer, load_wine
 
-from hitrate.sklearn.solvers.linear_fit import Settings
+from hitrate.sklearn.solvers.settings import Settings
 from hitrate.sklearn.solvers.sgd import train
 from hitrate.sklearn.solvers.standardized import Standardized
 from hitrate_lab.runs.work import Context
