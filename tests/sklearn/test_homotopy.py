@@ -11,8 +11,9 @@ from sklearn.linear_model import LogisticRegression
 
 import hitrate
 from hitrate.sklearn import AccuracyClassifier
+from hitrate.sklearn.solvers.falling_sigma import sigmas
 from hitrate.sklearn.solvers.homotopy import convex_start, path, spread
-from hitrate.sklearn.solvers.linear_fit import sigmas, solve
+from hitrate.sklearn.solvers.linear_fit import solve
 from hitrate.sklearn.solvers.objective import Objective, top
 from hitrate.sklearn.solvers.row_losses import AnyLoss, ExactError, cross_entropy
 from hitrate.sklearn.solvers.settings import Settings

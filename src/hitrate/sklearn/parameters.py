@@ -144,8 +144,8 @@ class Parameters(Validation):
             ends = (False, True)
         start = "sigma" in free and False in ends
         beside = self.goal is None
-        relative = "sigma" in free and self.goal is None and not l2_off
-        return Grid(l2, sigmas, margins, ends, start=start, beside=beside, relative=relative)
+        sized = "sigma" in free and self.goal is None and not l2_off
+        return Grid(l2, sigmas, margins, ends, start=start, beside=beside, sized=sized)
 
     def sgd_candidates(self) -> list[Settings]:
         """Settings of "sgd" to try on held-out rows, the first being the one to fall back on."""

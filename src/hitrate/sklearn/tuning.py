@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from hitrate.sklearn.solvers.homotopy import convex_start, path
-from hitrate.sklearn.solvers.linear_fit import FALL, first_sigma, sigmas
+from hitrate.sklearn.solvers.falling_sigma import falls, falls_with_l2, own_sigma
+from hitrate.sklearn.solvers.homotopy import convex_start
 from hitrate.sklearn.solvers.objective import Objective, top
 from hitrate.sklearn.solvers.settings import BREAKPOINTS, Settings
 from hitrate.sklearn.solvers.standardized import Standardized
@@ -24,7 +24,7 @@ Array = NDArray[Any]
 STRENGTHS = tuple(10.0**k for k in range(3, -5, -1))
 # How many weaker ones in a row have to make held-out likelihood worse to end the search.
 WORSE = 2
-# Sigmas to choose from, as shares of the first one on the path.
+# Sigmas to choose from, and shares of the scores' own where that is smaller still.
 SIGMAS = (0.5, 0.25)
 MARGINS = (1.0,)
 # Of an objective of its own, whose path nobody has measured with fewer.
@@ -54,8 +54,8 @@ class Grid:
     start: bool
     # Whether the path is followed at the next stronger and weaker L2, too.
     beside: bool = True
-    # Whether sigmas are shares of the first one.
-    relative: bool = False
+    # Whether there are smaller sigmas where the scores are small.
+    sized: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,11 +132,12 @@ class Folds:
         return l2 * self.all_rows / objective.table.rows
 
     def sized(self, grid: Grid, starts: list[Array]) -> Grid:
-        """The grid with its sigmas as they are for paths from these starts, one a fold."""
-        if not grid.relative:
+        """The grid with the sigmas that weak scores of these starts, one a fold, ask for."""
+        every = [own_sigma(o, start) for (_, o, _), start in zip(self, starts, strict=True)]
+        own = float(np.mean(every))
+        if not grid.sized or own >= grid.sigmas[-1]:
             return grid
-        each = [first_sigma(o, start) for (_, o, _), start in zip(self, starts, strict=True)]
-        return replace(grid, sigmas=tuple(s * float(np.mean(each)) for s in grid.sigmas))
+        return replace(grid, sigmas=(*grid.sigmas, *(share * own for share in grid.sigmas)))
 
     def _made(self, number: int) -> tuple[Objective, Standardized]:
         rows = self.splits[number]
@@ -242,23 +243,20 @@ def _fits(
     random: np.random.Generator,
 ) -> Iterator[tuple[End, Array]]:
     """Every candidate's theta on one fold's rows, at one L2."""
-    options: dict[str, Any] = {"max_iter": settings.max_iter, "tol": settings.tol}
     if grid.start:
         yield (math.inf, None, False), start
-    stages = grid.sigmas
-    if settings.l2 > 0 and settings.loss == "exact":
-        first = first_sigma(objective, start)
-        stages = (*sigmas(first, grid.sigmas[0], FALL)[:-1], *grid.sigmas)
+    fall = falls_with_l2 if settings.l2 > 0 else falls
     for margin in grid.margins:
-        here = replace(settings, margin=margin)
-        theta = start
-        every = path(objective, here.rule, start, stages, l2=settings.l2, **options)
-        for sigma, found in zip(stages, every, strict=True):
-            theta = found.theta
-            if False in grid.polish and sigma in grid.sigmas:
+        # Along the path that is tried, each stage comes to rest.
+        here = replace(settings, margin=margin, passing=settings.max_iter, told=False)
+        stages = fall(objective, objective, here, start, grid.sigmas).stages
+        for sigma, theta in zip(grid.sigmas, stages, strict=True):
+            if False in grid.polish:
                 yield (sigma, margin, False), theta
         if True in grid.polish and margin is grid.margins[0]:
-            theta, _ = polish(objective.table, theta, breakpoints=BREAKPOINTS // 16, random=random)
+            theta, _ = polish(
+                objective.table, stages[-1], breakpoints=BREAKPOINTS // 16, random=random
+            )
             yield (grid.sigmas[-1], margin, True), theta
 
 

@@ -14,7 +14,7 @@ LINEAR, NETWORK = RESULTS / "sklearn_evaluation.json", RESULTS / "mlp.json"
 MANY = RESULTS / "sklearn_many_rows.json"
 LOGISTIC, SKLEARN_MLP = "logistic_regression", "scikit-learn"
 # Defaults as they were, as they were changed, and with the change's mistake mended.
-VERSIONS = ("before", "after", "mended", "mended_without_polish")
+VERSIONS = ("before", "after", "mended")
 # Accuracy in percent of each fold, by method, of each data set.
 Folds = dict[str, dict[str, list[float]]]
 
@@ -96,7 +96,6 @@ def words(method: str) -> str:
     special = {
         LOGISTIC: "logistic regression",
         SKLEARN_MLP: "`MLPClassifier()`",
-        "mended_without_polish": "mended, no polish",
     }
     return special.get(method, method)
 
