@@ -80,7 +80,8 @@ def falls_with_l2(
     """
     found = falls(objective, coarse, settings, start, _down_to(ends, LARGEST_SIGMA))
     stages = found.stages[-len(ends) :]
-    if objective.accuracy(stages[-1]) > objective.accuracy(start):
+    before = objective.accuracy(start)
+    if objective.accuracy(stages[-1]) > before or objective.right(start).all():
         return replace(found, stages=stages)
     own = own_sigma(coarse, start)
     lower = [sigma for sigma in ends if sigma < own] or [ends[-1]]
