@@ -6,6 +6,7 @@ model.safetensors, as `transformers` reads them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,12 @@ def tokens_of(
     return [each.ids for each in tokenizer.encode_batch(rows)]
 
 
+def padding_of(folder: Path) -> int:
+    """The token that stands behind shorter texts."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return int(config.get("pad_token_id", 0))
+
+
 class Encoder(nn.Module):
     """The mean of an encoder's last layer over a text's tokens: what all-MiniLM-L6-v2 is for.
 
@@ -74,11 +81,13 @@ class Encoder(nn.Module):
         Of what is made of a text.
     """
 
+    _places: Tensor
+
     def __init__(self, folder: Path, used: Collection[int] | None = None) -> None:
         super().__init__()
         self.inner = _loaded(folder)
         config = self.inner.config
-        self.padding: int = config.pad_token_id
+        self.padding = padding_of(folder)
         self.width: int = config.hidden_size
         has_types = getattr(config, "type_vocab_size", 1) > 1
         self._separator = _tokenizer(folder).token_to_id(SEPARATOR) if has_types else None
@@ -88,7 +97,8 @@ class Encoder(nn.Module):
         places = torch.zeros(len(table), dtype=torch.long)
         places[kept] = torch.arange(len(kept))
         self.register_buffer("_places", places, persistent=False)
-        self.inner.set_input_embeddings(nn.Embedding.from_pretrained(table[kept], freeze=False))
+        embedding = nn.Embedding(len(kept), table.shape[1], _weight=table[kept])
+        self.inner.set_input_embeddings(embedding)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Means (N, width) in float32 of tokens (N, T)."""
