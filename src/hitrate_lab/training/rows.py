@@ -131,7 +131,7 @@ class Order:
             return order
         # By length within some batches, which then come in any order; the last rows are left out.
         full = order[: self.steps * self.batch_size]
-        windows = full.split(WINDOW * self.batch_size)
+        windows = torch.split(full, WINDOW * self.batch_size)
         alike = torch.cat([rows[self.lengths[rows].argsort()] for rows in windows])
         batches = alike.view(self.steps, self.batch_size)
         shuffled = batches[torch.randperm(self.steps, generator=generator)]
