@@ -6,6 +6,7 @@ model.safetensors, as `transformers` reads them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -37,6 +38,16 @@ def encoder_folder(encoder: str, data_dir: Path | None = None) -> Path:
             return folder
     looked = " or ".join(map(str, data_folders(data_dir)))
     raise BadInput(f"no encoder text/encoders/{encoder} with model.safetensors in {looked}")
+
+
+def folder_name(folder: Path) -> str:
+    """The folder's own name, and the first eight digits of its weights' SHA-256."""
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        if not (folder / name).is_file():
+            raise BadInput(f"{folder} is no encoder: it has no {name}")
+    with (folder / "model.safetensors").open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+    return f"{folder.absolute().name} {digest.hexdigest()[:8]}"
 
 
 def tokens_of(

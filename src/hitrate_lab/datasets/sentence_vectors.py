@@ -110,6 +110,26 @@ def sentence_vectors(
     return {**made, "classes": len(data.classes)}
 
 
+class TextVectors:
+    """An encoder of any folder, for columns of free text.
+
+    Parameters
+    ----------
+    folder : Path
+        With config.json, tokenizer.json and model.safetensors, as `transformers` reads them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        from hitrate_lab.datasets.encoders import Encoder, folder_name
+
+        self.name = folder_name(folder)
+        self._folder, self._model = folder, Encoder(folder).eval()
+
+    def __call__(self, texts: Sequence[str]) -> Floats:
+        """Vectors (N, I) of length 1, in float32."""
+        return _vectors(texts, self._folder, self._model)
+
+
 def _features(texts: Texts, folder: Path, model: Encoder) -> Floats:
     first = _vectors(texts.first, folder, model)
     if texts.second is None:
