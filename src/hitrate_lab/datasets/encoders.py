@@ -138,9 +138,12 @@ def _loaded(folder: Path) -> Any:
     try:
         from safetensors.torch import load_file
         from transformers import AutoConfig, AutoModel
+
+        # Its parts are imported when they are asked for.
+        config = AutoConfig.from_pretrained(folder)
+        model = AutoModel.from_config(config, add_pooling_layer=False)
     except ImportError as error:
         raise _missing(error) from error
-    model = AutoModel.from_config(AutoConfig.from_pretrained(folder), add_pooling_layer=False)
     lacking = model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
     if lacking.missing_keys:
         raise BadInput(f"{folder / 'model.safetensors'}: lacks {lacking.missing_keys[0]}")
