@@ -35,7 +35,7 @@ test-all: lint ## lint, then every test, the thorough ones too; hosts have their
 	@$(PYTEST) --ignore tests/hosts
 
 test-hosts: $(VENV)/hosts.stamp ## install transformers, Lightning and others, and test in them
-	@$(PYTEST) tests/hosts
+	@$(PYTEST) tests/hosts tests/lab/datasets/test_encoders.py tests/lab/cli/test_encoder_option.py tests/lab/studies/text/test_fine_tuning.py
 
 lint: $(VENV)/dev.stamp ## check format, style and types
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format' to mend the format."; exit 1; }

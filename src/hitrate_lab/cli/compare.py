@@ -19,12 +19,14 @@ from hitrate_lab.cli.options import (
     Cluster,
     CostFile,
     DataDir,
+    Encoder,
     Json,
     Metric,
     Seed,
     Target,
     Text,
     Trials,
+    encoder_in,
     names,
 )
 from hitrate_lab.models.family import Family
@@ -74,6 +76,7 @@ def compare(
     metric: Metric = METRIC,
     cost: CostFile = None,
     text: Text = True,
+    encoder: Encoder = None,
     time_budget: Annotated[
         float | None,
         typer.Option(
@@ -105,8 +108,10 @@ def compare(
 
     # Whether the two go together is told before a file is read; any costs will do for that.
     metric_named(metric, costs=None if cost is None else ((0, 1), (1, 0)))
+    reads = encoder_in(encoder)
     tables = [
-        read_table(each, target, data_dir=data_dir, text=text, progress=complain) for each in data
+        read_table(each, target, data_dir=data_dir, text=text, encoder=reads, progress=complain)
+        for each in data
     ]
     doubled = {table.name for table in tables if sum(t.name == table.name for t in tables) > 1}
     if doubled:
@@ -162,6 +167,7 @@ def compare(
             words += ["--metric", metric] if metric != METRIC else []
             words += ["--cost", str(cost)] if cost else []
             words += [] if text else ["--no-text"]
+            words += ["--encoder", str(encoder)] if encoder else []
             words += ["--method", advised, "--out", str(folder / "model")]
             print(f"Next:   {shlex.join(words)}")
     if lost := sum(document.get("lost", 0) for document in documents):

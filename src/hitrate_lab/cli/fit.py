@@ -17,6 +17,7 @@ from hitrate_lab.cli.options import (
     TRIALS,
     CostFile,
     DataDir,
+    Encoder,
     Json,
     Metric,
     Overwrite,
@@ -24,6 +25,7 @@ from hitrate_lab.cli.options import (
     Target,
     Text,
     Trials,
+    encoder_in,
 )
 
 
@@ -44,6 +46,7 @@ def fit(
     ] = None,
     cost: CostFile = None,
     text: Text = True,
+    encoder: Encoder = None,
     data_dir: DataDir = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -69,7 +72,9 @@ def fit(
     if sign_key is not None:
         # Before a long fit.
         private_key(sign_key)
-    table = read_table(data, target, data_dir=data_dir, text=text, progress=complain)
+    table = read_table(
+        data, target, data_dir=data_dir, text=text, encoder=encoder_in(encoder), progress=complain
+    )
     for note in table.notes:
         complain(f"note: {note}")
     if trials > 1 and (most := chosen_on(len(table.target))):
@@ -112,4 +117,5 @@ def fit(
     )
     print(f"Model: {out}")
     words = ["hitrate", "predict", str(out), "NEW.csv", "--out", "predictions.csv"]
+    words += ["--encoder", str(encoder)] if encoder else []
     print(f"Next:  {shlex.join(words)}")

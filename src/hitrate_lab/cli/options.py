@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -55,8 +55,26 @@ Trials = Annotated[int, typer.Option(help="Parameters that each method may try, 
 Text = Annotated[
     bool, typer.Option("--text/--no-text", help="Whether columns of free text are features.")
 ]
+Encoder = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Free text is read by this encoder: a folder with config.json, tokenizer.json and "
+        "model.safetensors, such as that of all-MiniLM-L6-v2. By default it is words.",
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to stdout.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+
+
+def encoder_in(folder: Path | None) -> Any:
+    """What reads free text; None for words."""
+    if folder is None:
+        return None
+    from hitrate_lab.datasets.sentence_vectors import TextVectors
+
+    return TextVectors(folder)
 
 
 def names(text: str, option: str) -> list[str]:

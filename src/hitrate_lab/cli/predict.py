@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hitrate_lab.cli.ending import ends_well
-from hitrate_lab.cli.options import DataDir, Json, Overwrite
+from hitrate_lab.cli.options import DataDir, Encoder, Json, Overwrite, encoder_in
 
 
 @ends_well
@@ -24,6 +24,7 @@ def predict(
             show_default=False,
         ),
     ] = None,
+    encoder: Encoder = None,
     data_dir: DataDir = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -33,7 +34,13 @@ def predict(
     from hitrate_lab.compare.fit import predict_file
 
     found = predict_file(
-        model, data, out, data_dir=data_dir, overwrite=overwrite, verify_key=verify_key
+        model,
+        data,
+        out,
+        data_dir=data_dir,
+        overwrite=overwrite,
+        verify_key=verify_key,
+        encoder=encoder_in(encoder),
     )
     counts = {str(label): count for label, count in found.counts.items()}
     if as_json:

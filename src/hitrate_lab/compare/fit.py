@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hitrate_lab.bad_input import BadInput
+from hitrate_lab.bad_input import BadInput, listed
 from hitrate_lab.metrics import DEFAULT, metric_named
 from hitrate_lab.models.folder import load_model
 from hitrate_lab.models.saved import About, SavedModel
 from hitrate_lab.tables import Columns, Table
 from hitrate_lab.tables.labels import UNKNOWN
 from hitrate_lab.tables.reading import read_rows, source_file
+from hitrate_lab.tables.vectors import TextEncoder, read_by, with_vectors
 from hitrate_lab.whole_file import whole_file
 
 Array = NDArray[Any]
@@ -151,6 +152,7 @@ def predict_file(
     data_dir: Path | None = None,
     overwrite: bool = False,
     verify_key: str | Path | None = None,
+    encoder: TextEncoder | None = None,
 ) -> Predicted:
     """Predict every row of a file, in order, into another file.
 
@@ -170,6 +172,8 @@ def predict_file(
         Whether `out` may be there already.
     verify_key : str or Path, optional
         As for `load_model`.
+    encoder : TextEncoder, optional
+        What read the texts that the model was fitted to, if something did.
 
     Returns
     -------
@@ -184,12 +188,20 @@ def predict_file(
     counts = np.zeros(len(model.classes), np.int64)
     right = judged = unknown = 0
     target = model.about.target
+    texts, name = read_by(model.columns.used)
+    _check_encoder(texts, name, encoder)
     frames = read_rows(
-        source, rows, data_dir=data_dir, as_text=[target], as_numbers=model.columns.plain_numbers
+        source,
+        rows,
+        data_dir=data_dir,
+        as_text=[target, *texts],
+        as_numbers=model.columns.plain_numbers,
     )
     with _complete(out, names) as write, closing(frames):
         for frame in frames:
             try:
+                if encoder is not None:
+                    frame = with_vectors(frame, texts, encoder)
                 number, p = model.numbers_and_probabilities(frame)
             except BadInput as error:
                 raise BadInput(f"{file or source}: {error}") from None
@@ -206,6 +218,17 @@ def predict_file(
         accuracy=right / judged if judged else None,
         unknown=unknown,
     )
+
+
+def _check_encoder(texts: list[str], name: str | None, encoder: TextEncoder | None) -> None:
+    """Refuse another encoder than the model's, or none."""
+    given = None if encoder is None else encoder.name
+    if name is None and given is not None:
+        raise BadInput(f"the model reads no text by an encoder; leave {given} out")
+    if name is not None and given is None:
+        raise BadInput(f"the model reads {listed(texts)} by the encoder {name}; say --encoder DIR")
+    if name != given:
+        raise BadInput(f"the model reads {listed(texts)} by the encoder {name}, this is {given}")
 
 
 def _may_be_written(out: Path, source: Path | None, overwrite: bool) -> None:

@@ -1,8 +1,6 @@
 """Vectors of sentences by an encoder whose weights stay, computed once and kept.
 
-An encoder is a folder ``text/encoders/NAME`` of a data folder: config.json, tokenizer.json and
-model.safetensors, as `transformers` reads them. What it made of a text set lies in
-``text/vectors/NAME`` of the last data folder.
+What an encoder made of a text set lies in ``text/vectors/NAME`` of the last data folder.
 """
 
 from __future__ import annotations
@@ -14,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets.texts import Texts, TextSet, read_texts
 from hitrate_lab.tables.reading import data_folders
 from hitrate_lab.whole_file import whole_file
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from hitrate_lab.datasets.encoders import Encoder
 
 Floats = NDArray[np.float32]
 # Tokens of a text that are read, as in Mixing; rows of a set that are used; and sentences at once.
@@ -34,15 +31,17 @@ TEST_SHARE = 0.25
 SEED = 0
 
 
-def parts_of(data: TextSet) -> tuple[Texts, Texts]:
+def parts_of(data: TextSet, most: tuple[int, int] | None = None) -> tuple[Texts, Texts]:
     """Rows to learn from and rows to test on, the same ones for everybody.
 
     Test rows are the published ones, else those of validation, else a quarter that is drawn. Of
-    many rows some are drawn.
+    more rows than are wanted some are drawn.
 
     Parameters
     ----------
     data : TextSet
+    most : pair of int, optional
+        Rows to learn from, and to test on; by default as many as vectors are made of.
     """
     random = np.random.default_rng(SEED)
     test = data.test or data.validation
@@ -50,20 +49,22 @@ def parts_of(data: TextSet) -> tuple[Texts, Texts]:
     if test is None:
         order = random.permutation(len(train))
         cut = int(TEST_SHARE * len(train))
-        train, test = _some(train, order[cut:]), _some(train, order[:cut])
-    if data.name in WHOLE:
-        return train, test
-    most = MOST_TRAIN if train.second is None else MOST_PAIRS
-    return _drawn(train, most, random), _drawn(test, MOST_TEST, random)
+        train, test = some_of(train, order[cut:]), some_of(train, order[:cut])
+    if most is None:
+        if data.name in WHOLE:
+            return train, test
+        most = MOST_TRAIN if train.second is None else MOST_PAIRS, MOST_TEST
+    return _drawn(train, most[0], random), _drawn(test, most[1], random)
 
 
 def _drawn(texts: Texts, most: int, random: np.random.Generator) -> Texts:
     if len(texts) <= most:
         return texts
-    return _some(texts, np.sort(random.permutation(len(texts))[:most]))
+    return some_of(texts, np.sort(random.permutation(len(texts))[:most]))
 
 
-def _some(texts: Texts, places: NDArray[np.int64]) -> Texts:
+def some_of(texts: Texts, places: NDArray[np.int64]) -> Texts:
+    """These rows of a part."""
     second = None if texts.second is None else tuple(texts.second[k] for k in places)
     return Texts(tuple(texts.first[k] for k in places), second, texts.labels[places])
 
@@ -95,70 +96,65 @@ def sentence_vectors(
             with np.load(kept) as stored:
                 found: dict[str, Any] = {key: stored[key] for key in stored.files}
             return {**found, "classes": int(found["classes"])}
-    data = read_texts(name, data_dir=data_dir)
-    model = _Encoder(_folder(encoder, data_dir))
+    from hitrate_lab.datasets.encoders import Encoder, encoder_folder
+
+    data, folder = read_texts(name, data_dir=data_dir), encoder_folder(encoder, data_dir)
+    model = Encoder(folder).eval()
     train, test = parts_of(data)
     made: dict[str, Any] = {"classes": np.int64(len(data.classes))}
     for part, texts in (("train", train), ("test", test)):
-        made[f"{part}_x"], made[f"{part}_y"] = _features(texts, model), texts.labels
+        made[f"{part}_x"], made[f"{part}_y"] = _features(texts, folder, model), texts.labels
     kept.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(kept) as beside, beside.open("wb") as file:
         np.savez(file, **made)
     return {**made, "classes": len(data.classes)}
 
 
-def _folder(encoder: str, data_dir: Path | None) -> Path:
-    for base in data_folders(data_dir):
-        folder = base / "text" / "encoders" / encoder
-        if (folder / "model.safetensors").is_file():
-            return folder
-    looked = " or ".join(map(str, data_folders(data_dir)))
-    raise BadInput(f"no encoder text/encoders/{encoder} with model.safetensors in {looked}")
+class TextVectors:
+    """An encoder of any folder, for columns of free text.
 
-
-def _features(texts: Texts, model: _Encoder) -> Floats:
-    first = model(texts.first)
-    if texts.second is None:
-        return first
-    second = model(texts.second)
-    return np.concatenate([first, second, np.abs(first - second), first * second], 1)
-
-
-class _Encoder:
-    """Mean of the last layer over tokens, of length 1: what all-MiniLM-L6-v2 was trained as.
-
-    Matrix products are in bfloat16, which takes a seventh of the time where there are such units.
+    Parameters
+    ----------
+    folder : Path
+        With config.json, tokenizer.json and model.safetensors, as `transformers` reads them.
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
-            from tokenizers import Tokenizer
-            from transformers import BertModel
-        except ImportError as error:
-            raise BadInput(f"encoders need pip install 'hitrate[transformers]': {error}") from error
-        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._tokenizer.enable_truncation(TOKENS)
-        self._tokenizer.no_padding()
-        self._model = BertModel.from_pretrained(folder, add_pooling_layer=False).float().eval()
+        from hitrate_lab.datasets.encoders import Encoder, folder_name
+
+        self.name = folder_name(folder)
+        self._folder, self._model = folder, Encoder(folder).eval()
 
     def __call__(self, texts: Sequence[str]) -> Floats:
-        """Vectors (N, I) of texts, shortest first, so that little is padded."""
-        import torch
+        """Vectors (N, I) of length 1, in float32."""
+        return _vectors(texts, self._folder, self._model)
 
-        tokens = [each.ids for each in self._tokenizer.encode_batch(list(texts))]
-        order = sorted(range(len(tokens)), key=lambda k: len(tokens[k]))
-        found = np.empty((len(tokens), self._model.config.hidden_size), np.float32)
-        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-            for start in range(0, len(order), AT_ONCE):
-                places = order[start : start + AT_ONCE]
-                found[places] = self._mean([tokens[k] for k in places]).numpy()
-        return found
 
-    def _mean(self, tokens: list[list[int]]) -> Tensor:
-        import torch
+def _features(texts: Texts, folder: Path, model: Encoder) -> Floats:
+    first = _vectors(texts.first, folder, model)
+    if texts.second is None:
+        return first
+    second = _vectors(texts.second, folder, model)
+    return np.concatenate([first, second, np.abs(first - second), first * second], 1)
 
-        rows = torch.nn.utils.rnn.pad_sequence([torch.tensor(each) for each in tokens], True)
-        mask = torch.nn.utils.rnn.pad_sequence([torch.ones(len(each)) for each in tokens], True)
-        last = self._model(input_ids=rows, attention_mask=mask.long()).last_hidden_state.float()
-        mean = (last * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
-        return torch.nn.functional.normalize(mean, dim=1)
+
+def _vectors(texts: Sequence[str], folder: Path, model: Encoder) -> Floats:
+    """Means of length 1 (N, I), shortest texts first, so that little is filled.
+
+    Matrix products are in bfloat16, which takes a seventh of the time where there are such units.
+    """
+    import torch
+
+    from hitrate_lab.datasets.encoders import tokens_of
+
+    tokens = [torch.tensor(row) for row in tokens_of(folder, texts, most=TOKENS)]
+    order = sorted(range(len(tokens)), key=lambda k: len(tokens[k]))
+    found = np.empty((len(tokens), model.width), np.float32)
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        for start in range(0, len(order), AT_ONCE):
+            places = order[start : start + AT_ONCE]
+            rows = torch.nn.utils.rnn.pad_sequence(
+                [tokens[k] for k in places], batch_first=True, padding_value=model.padding
+            )
+            found[places] = torch.nn.functional.normalize(model(rows), dim=1).numpy()
+    return found

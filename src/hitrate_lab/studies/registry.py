@@ -21,6 +21,7 @@ PROTOCOLS = {
     "mixing gradient norm": "hitrate_lab.studies.mixing.gradient_norm:MixingGradientNorm",
     "mixing table": "hitrate_lab.studies.mixing.table:MixingTable",
     "next words": "hitrate_lab.studies.text.next_words:NextWords",
+    "text fine-tuning": "hitrate_lab.studies.text.fine_tuning:FineTuning",
     "text LSTM": "hitrate_lab.studies.text.lstm:TextLSTM",
     "text heads": "hitrate_lab.studies.text.heads:TextHeads",
 }

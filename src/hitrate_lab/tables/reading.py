@@ -15,6 +15,7 @@ from hitrate_lab.bad_input import BadInput, listed, quoted
 from hitrate_lab.tables.formats.delimited import PACKED
 from hitrate_lab.tables.formats.files import PARQUET, TEXT, read_frame, text_chunks
 from hitrate_lab.tables.table import Table, make_table
+from hitrate_lab.tables.vectors import TextEncoder
 from hitrate_lab.tables.written import Form
 
 HERE = Path(__file__).parent / "sets"
@@ -37,6 +38,7 @@ def read_table(
     *,
     data_dir: Path | None = None,
     text: bool = True,
+    encoder: TextEncoder | None = None,
     fewest: int = 2,
     progress: Callable[[str], None] | None = None,
 ) -> Table:
@@ -55,6 +57,9 @@ def read_table(
         user's cache folder.
     text : bool
         Whether columns of free text are features.
+    encoder : TextEncoder, optional
+        What reads them then, in the place of words, such as
+        `hitrate_lab.datasets.sentence_vectors.TextVectors`.
     fewest : int
         Rows that each class needs.
     progress : callable, optional
@@ -75,7 +80,17 @@ def read_table(
     target = target or default
     if target is None:
         raise BadInput(f"{name}: say which column is the target; it has {listed(frame.columns)}")
-    return make_table(frame, target, name, notes=notes, forms=forms, text=text, fewest=fewest)
+    return make_table(
+        frame,
+        target,
+        name,
+        notes=notes,
+        forms=forms,
+        text=text,
+        encoder=encoder,
+        fewest=fewest,
+        progress=progress,
+    )
 
 
 def read_rows(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ import pandas as pd
 from hitrate_lab.bad_input import BadInput, listed, quoted
 from hitrate_lab.tables.column_notes import NO_USE, about_columns, free_texts
 from hitrate_lab.tables.labels import labels, refuse_classes, refuse_quantities, unlabelled
+from hitrate_lab.tables.vectors import TextEncoder, with_vectors
 from hitrate_lab.tables.written import Form
 
 
@@ -67,7 +68,9 @@ def make_table(
     notes: Sequence[str] = (),
     forms: Mapping[str, Form] | None = None,
     text: bool = True,
+    encoder: TextEncoder | None = None,
     fewest: int = 2,
+    progress: Callable[[str], None] | None = None,
 ) -> Table:
     """Divide a frame into features and target, after checking both.
 
@@ -85,8 +88,12 @@ def make_table(
         From reading, too.
     text : bool
         Whether columns of free text are features.
+    encoder : TextEncoder, optional
+        What reads them then, in the place of words.
     fewest : int
         Rows that a class needs.
+    progress : callable, optional
+        As for `read_table`.
     """
     found = list(notes)
     if target not in frame.columns:
@@ -111,6 +118,9 @@ def make_table(
         features = features.drop(columns=left_out)
         if not features.shape[1]:
             raise BadInput(f"{name}: without free text no column is left")
+    if encoder is not None and (columns := free_texts(features)):
+        features = with_vectors(features, columns, encoder, progress)
+        found.append(f"free text, read by the encoder {encoder.name}: {listed(columns)}")
     about_features, unused = about_columns(features, label, target)
     if len(unused) == features.shape[1]:
         # What is text and could have been numbers or dates is worth more than that.

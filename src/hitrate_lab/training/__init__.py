@@ -7,7 +7,7 @@ trains many small models in one computation.
 
 from hitrate_lab.training import processes
 from hitrate_lab.training.options import Options
-from hitrate_lab.training.rows import Rows, Source
+from hitrate_lab.training.rows import Ragged, Rows, Source
 from hitrate_lab.training.trainer import Epoch, Trainer
 
-__all__ = ["Epoch", "Options", "Rows", "Source", "Trainer", "processes"]
+__all__ = ["Epoch", "Options", "Ragged", "Rows", "Source", "Trainer", "processes"]

@@ -12,7 +12,7 @@ from hitrate_lab.seeds import seed_of
 from hitrate_lab.training.images.augmentation import Draws, augmented, mixed
 from hitrate_lab.training.options import Options
 from hitrate_lab.training.processes import Place
-from hitrate_lab.training.rows import Order, Rows, Source
+from hitrate_lab.training.rows import Order, Ragged, Rows, Source
 
 # What is drawn from a seed, beside the order of rows.
 AUGMENTATION, MIXTURE, TURNS = 1, 2, 4
@@ -45,7 +45,8 @@ class Batches:
         self.rows: Source = there(rows, place.device)
         self._options, self._seed, self._place = options, seed, place
         self._classes = classes
-        self._order = Order(len(rows), options.batch_size, seed)
+        lengths = rows.lengths if isinstance(rows, Ragged) else None
+        self._order = Order(len(rows), options.batch_size, seed, lengths)
         self._size = min(options.batch_size, len(rows))
         self._mine = place.mine(self._size)
         part = self._mine.stop - self._mine.start

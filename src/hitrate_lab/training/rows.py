@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hitrate_lab.seeds import seed_of
+
+# Batches whose rows are sorted by their lengths together.
+WINDOW = 16
 
 
 class Source(Protocol):
@@ -55,18 +59,64 @@ class Rows:
         return (x.float() / 255 if x.dtype == torch.uint8 else x), target.long()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Texts as rows of numbers, each as long as it is, and class indices (N,).
+
+    A batch (B, T) is as long as its longest row. A training's batches have rows of similar lengths,
+    so that little is filled.
+
+    Parameters
+    ----------
+    x : sequence of Tensor, each of shape (T,)
+    target : Tensor, shape (N,)
+    padding : int
+        What stands behind shorter rows.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from hitrate_lab.training import Ragged
+    >>> rows = Ragged([torch.tensor([5, 6, 7]), torch.tensor([8])], torch.tensor([0, 1]))
+    >>> rows.batch(torch.tensor([0, 1]), torch.device("cpu"))[0]
+    tensor([[5, 6, 7],
+            [8, 0, 0]])
+    """
+
+    x: Sequence[Tensor]
+    target: Tensor
+    padding: int = 0
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def lengths(self) -> Tensor:
+        """Of rows, (N,)."""
+        return torch.tensor([len(row) for row in self.x])
+
+    def batch(self, rows: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+        """These rows, on a device."""
+        some = [self.x[k] for k in rows.tolist()]
+        x = nn.utils.rnn.pad_sequence(some, batch_first=True, padding_value=self.padding)
+        return x.to(device), self.target[rows].to(device)
+
+
+@dataclass(frozen=True, eq=False)
 class Order:
     """Which rows a step takes.
 
     Parameters
     ----------
     rows, batch_size, seed : int
+    lengths : Tensor, optional
+        Of the rows, where those of a batch are to be alike.
     """
 
     rows: int
     batch_size: int
     seed: int
+    lengths: Tensor | None = None
 
     @property
     def steps(self) -> int:
@@ -76,7 +126,16 @@ class Order:
     def of(self, epoch: int) -> Tensor:
         """All rows of an epoch, one batch after another."""
         generator = torch.Generator().manual_seed(seed_of(self.seed, 0, epoch))
-        return torch.randperm(self.rows, generator=generator)
+        order = torch.randperm(self.rows, generator=generator)
+        if self.lengths is None or self.rows < self.batch_size:
+            return order
+        # By length within some batches, which then come in any order; the last rows are left out.
+        full = order[: self.steps * self.batch_size]
+        windows = torch.split(full, WINDOW * self.batch_size)
+        alike = torch.cat([rows[self.lengths[rows].argsort()] for rows in windows])
+        batches = alike.view(self.steps, self.batch_size)
+        shuffled = batches[torch.randperm(self.steps, generator=generator)]
+        return torch.cat([shuffled.flatten(), order[len(full) :]])
 
     def batch(self, order: Tensor, step: int) -> Tensor:
         """The rows of a step of that epoch."""

@@ -6,7 +6,7 @@ import torch
 from networks_to_train import CASES, network, rows, trained, weights
 from torch import nn
 
-from hitrate_lab.training import Options, Rows, Trainer
+from hitrate_lab.training import Options, Ragged, Rows, Trainer
 
 
 class Stop(Exception):
@@ -90,6 +90,72 @@ def test_every_row_comes_once_in_an_epoch_and_the_order_changes():
     assert sorted(first.tolist()) == list(range(160))
     assert not torch.equal(first, second)
     assert torch.equal(first, order.of(0))
+
+
+def ragged(count=50):
+    """Rows of 1 to 9 numbers; the class is the first one's."""
+    random = torch.Generator().manual_seed(0)
+    sizes = torch.randint(1, 10, (count,), generator=random).tolist()
+    x = [torch.randint(1, 7, (size,), generator=random) for size in sizes]
+    return Ragged(x, torch.tensor([int(row[0]) % 3 for row in x]), padding=7)
+
+
+class Bag(nn.Module):
+    """Sums over the rows' numbers, the first one aside."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(2)
+        self.first = nn.Embedding(8, 3)
+        self.others = nn.EmbeddingBag(8, 3, mode="sum", padding_idx=7)
+
+    def forward(self, x):
+        return self.first(x[:, 0]) + self.others(x)
+
+
+def test_batches_of_texts_have_similar_lengths_and_each_row_once():
+    data = ragged()
+    order = Trainer(Bag(), data, Options(batch_size=8))._batches._order
+    first, second = order.of(0), order.of(1)
+    assert sorted(first.tolist()) == list(range(50))
+    assert torch.equal(first, order.of(0)) and not torch.equal(first, second)
+    lengths = data.lengths[first[:48]].view(6, 8)
+    # The batches share the lengths from 1 to 9 among them.
+    assert (lengths.amax(1) - lengths.amin(1)).sum() <= 8
+    # Short ones are not always first.
+    assert not torch.equal(lengths.amax(1), lengths.amax(1).sort().values)
+
+
+def test_a_text_longer_than_others_does_not_change_what_is_said_of_them():
+    trainer = Trainer(Bag(), ragged(), Options(epochs=30, batch_size=8, learning_rate=0.3))
+    trainer.fit()
+    assert trainer.evaluate(ragged())["accuracy"] > 0.9
+    data = ragged()
+    alone = [trainer.predict(Ragged([row], torch.tensor([0]), 7)) for row in data.x]
+    torch.testing.assert_close(torch.cat(alone), trainer.predict(data))
+
+
+def test_a_resumed_training_on_texts_equals_an_uninterrupted_one(tmp_path):
+    options = Options("annealed", epochs=3, batch_size=8, optimizer="adam", save_every=2)
+
+    def on_step(done, total):
+        if done == 9:
+            raise Stop
+
+    whole = Trainer(Bag(), ragged(), options)
+    whole.fit()
+    with pytest.raises(Stop):
+        Trainer(Bag(), ragged(), options, folder=tmp_path).fit(on_step=on_step)
+    resumed = Trainer(Bag(), ragged(), options, folder=tmp_path)
+    assert resumed.steps_done == 8
+    resumed.fit()
+    assert torch.equal(weights(resumed), weights(whole))
+
+
+def test_fewer_texts_than_a_batch_are_one_batch():
+    trainer = Trainer(Bag(), ragged(5), Options(epochs=2, batch_size=8))
+    assert trainer.total_steps == 2
+    trainer.fit()
 
 
 def test_the_average_of_the_weights_is_what_is_evaluated():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 
@@ -24,6 +25,8 @@ class LastState(nn.Module):
         self.last = nn.Linear(units, classes)
 
     def forward(self, words: Tensor) -> Tensor:
-        """Logits (N, C) of words (N, T), whose padding stands before the text."""
-        found: Tensor = self.last(self.layers(self.embedding(words))[0][:, -1])
+        """Logits (N, C) of words (N, T), with 0 behind shorter texts."""
+        states = self.layers(self.embedding(words))[0]
+        ends = (words != 0).sum(1).clamp_min(1) - 1
+        found: Tensor = self.last(states[torch.arange(len(words), device=words.device), ends])
         return found

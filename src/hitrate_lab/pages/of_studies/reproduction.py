@@ -98,9 +98,6 @@ SHOWN = {
         ("text-heads-training-error", "text-heads-headroom"),
     ),
     "text_words": Shown("text", (DIFFERENCES, "Training accuracy, %")),
-    "mixing_table_3_short": Shown(
-        "text", ("Architecture 1: test accuracy, %", "Architecture 1: training accuracy, %", CE)
-    ),
     "text_glue": Shown(
         "text",
         (

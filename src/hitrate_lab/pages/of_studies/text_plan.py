@@ -80,7 +80,7 @@ def operations(plan: Iterable[dict[str, Any]]) -> float:
 
 def _of_lstm(spec: dict[str, Any]) -> int:
     layers, units = ARCHITECTURES[spec["architecture"]]
-    words = spec["rows"] * spec["epochs"] * spec["words"]
+    words = spec["rows"] * spec["training"]["epochs"] * spec["words"]
     return int(words * layers * LSTM_GATES * 2 * units**2)
 
 

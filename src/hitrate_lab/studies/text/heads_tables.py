@@ -35,7 +35,7 @@ def tables(study: Study, runs: Runs) -> list[dict[str, Any]]:
     if not runs:
         return []
     kind = "balanced" if runs[0][0]["balanced"] else "test"
-    found = [_differences(study, runs, kind), _summary(study, runs, kind), _pulls(study, runs)]
+    found = [differences(study, runs, kind), summary(study, runs, kind), _pulls(study, runs)]
     if any(result["headroom"] for _, result in runs):
         found.append(_headroom(study, runs))
     fitted = heads_gain.table(study, runs)
@@ -52,7 +52,8 @@ def difference(result: dict[str, Any], name: str, base: str, kind: str) -> Diffe
     return welch(a, b)
 
 
-def _differences(study: Study, runs: list[Any], kind: str) -> dict[str, Any]:
+def differences(study: Study, runs: list[Any], kind: str) -> dict[str, Any]:
+    """Each method beside the first one, a row for each data set and model."""
     base, *others = (method.name for method in study.methods)
     rows = []
     for spec, result in runs:
@@ -79,7 +80,8 @@ def _shown(found: Difference) -> str:
     return f"{points(found.value, 2)} ({points(found.low, 2)} to {points(found.high, 2)})"
 
 
-def _summary(study: Study, runs: list[Any], kind: str) -> dict[str, Any]:
+def summary(study: Study, runs: list[Any], kind: str) -> dict[str, Any]:
+    """Differences from the first method over all data sets and models."""
     base, *others = (method.name for method in study.methods)
     rows = []
     for name in others:

@@ -1,6 +1,7 @@
 """Mixing's Table 3: recurrent networks that read reviews and say how many stars they gave.
 
-One run is a data set, an architecture, a method and a seed. Data sets are "texts/NAME".
+One run is a data set, an architecture, a method and a seed. It keeps checkpoints. Data sets are
+"texts/NAME".
 """
 
 from __future__ import annotations
@@ -12,42 +13,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hitrate_lab.bad_input import BadInput
 from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.seeds import seed_of
 from hitrate_lab.studies.protocol import Cell, Protocol
+from hitrate_lab.studies.text.settings import COLLECTION, check_names, check_options, recipe_of
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from hitrate_lab.runs.store import Run
     from hitrate_lab.studies.study_file import Study, StudyMethod
+    from hitrate_lab.training import Ragged
 
-COLLECTION = "texts/"
 # Layers, and units of each, which are as many as a word's embedding has.
 ARCHITECTURES = {"1": (1, 50), "2": (1, 75), "3": (1, 100), "4": (2, 50), "5": (2, 100)}
-WEIGHTS, ORDER = 31, 32
-# Rows that are classified at once.
-AT_ONCE = 250
+KINDS = ("test", "train")
+# What is drawn from a seed, beside what the trainer draws.
+WEIGHTS = 31
 
 
 class TextLSTM(Protocol):
     """The last state of an LSTM, and a linear layer on it."""
 
     name = "text LSTM"
-    version = 1
+    version = 2
 
     def check(self, study: Study) -> None:
         """Complain of a field that this protocol cannot use."""
         settings = _settings(study)
-        known = [f"{kind}_accuracy_{each}" for kind in ("test", "train") for each in ARCHITECTURES]
-        for measure in study.measures:
-            if measure not in known:
-                study.wrong("measures", f"{measure!r} is none of {', '.join(known)}")
-        for name in study.data_sets:
-            if not name.startswith(COLLECTION):
-                study.wrong("data_sets", f"{name!r} is none of {COLLECTION}NAME")
+        check_names(study, (f"{kind}_accuracy_{each}" for kind in KINDS for each in ARCHITECTURES))
         for each in settings["architectures"]:
             if each not in ARCHITECTURES:
                 study.wrong("settings.architectures", f"{each!r} is none of 1 to 5")
@@ -61,16 +54,10 @@ class TextLSTM(Protocol):
         ----------
         study : Study
         """
-        from hitrate.recipes import recipe
-
         settings = _settings(study)
-        architectures = settings.pop("architectures")
-        methods = {method.name: _method(study, method) for method in study.methods}
-        for name, each in methods.items():
-            try:
-                recipe(each["recipe"], **each["parameters"])
-            except (TypeError, ValueError) as error:
-                raise BadInput(f"{study.path}: methods[{name}]: {error}") from error
+        architectures, training = settings.pop("architectures"), settings.pop("training")
+        trainings = {each.name: {**training, **_method(study, each)} for each in study.methods}
+        check_options(study, trainings)
         return [
             {
                 "study": study.name,
@@ -80,7 +67,7 @@ class TextLSTM(Protocol):
                 "method": method.name,
                 "seed": seed,
                 **settings,
-                **methods[method.name],
+                "training": trainings[method.name],
             }
             for seed in sorted({seed for method in study.methods for seed in method.seeds})
             for data_set in study.data_sets
@@ -90,7 +77,7 @@ class TextLSTM(Protocol):
         ]
 
     def run(self, specification: Specification, context: Context) -> Result:
-        """Train with Adam, and look at test rows.
+        """Train, and look at training and test rows.
 
         Parameters
         ----------
@@ -100,41 +87,28 @@ class TextLSTM(Protocol):
         """
         import torch
 
-        from hitrate.recipes import recipe
         from hitrate_lab.models.networks.lstm import LastState
+        from hitrate_lab.studies.networks.images import options_of
+        from hitrate_lab.training import Trainer
 
         spec, begun = specification, time.perf_counter()
-        name = spec["data_set"].removeprefix(COLLECTION)
-        cut = spec["vocabulary"], spec["words"], spec["rows"]
-        train, test, classes = _read(name, context.data_dir, *cut)
+        train, test, classes = _rows(spec, context.data_dir)
         layers, units = ARCHITECTURES[spec["architecture"]]
         torch.manual_seed(seed_of(spec["seed"], WEIGHTS))
         model = LastState(spec["vocabulary"], units, layers, classes)
-        optimizer = torch.optim.Adam(model.parameters(), spec["learning_rate"])
-        x, y = train
-        total = spec["epochs"] * -(-len(y) // spec["batch_size"])
-        plan = recipe(spec["recipe"], total_steps=total, optimizer=optimizer, **spec["parameters"])
-        random = torch.Generator().manual_seed(seed_of(spec["seed"], ORDER))
-        for _ in range(spec["epochs"]):
-            order = torch.randperm(len(y), generator=random)
-            for some in torch.split(order, spec["batch_size"]):
-                optimizer.zero_grad()
-                plan.loss(model(x[some]), y[some]).backward()
-                torch.nn.utils.clip_grad_norm_(model.parameters(), spec["clip"])
-                optimizer.step()
-                plan.step()
-        found: Result = {}
-        with torch.no_grad():
-            for part, (x, y) in (("train", train), ("test", test)):
-                hits = [
-                    int((model(a).argmax(1) == b).sum())
-                    for a, b in zip(torch.split(x, AT_ONCE), torch.split(y, AT_ONCE), strict=True)
-                ]
-                found[f"{part}_accuracy"], found[f"{part}_rows"] = sum(hits) / len(y), len(y)
-        found["parameters"] = sum(each.numel() for each in model.parameters())
-        found["seconds"] = round(time.perf_counter() - begun, 3)
-        found["processor"] = processor()
-        return found
+        options, seed = options_of(spec["training"]), spec["seed"]
+        trainer = Trainer(model, train, options, folder=context.scratch, seed=seed)
+        trainer.fit()
+        return {
+            "train_accuracy": trainer.evaluate(train)["accuracy"],
+            "test_accuracy": trainer.evaluate(test)["accuracy"],
+            "curve": [round(epoch.train_accuracy, 5) for epoch in trainer.epochs],
+            "train_rows": len(train),
+            "test_rows": len(test),
+            "parameters": sum(each.numel() for each in model.parameters()),
+            "seconds": round(time.perf_counter() - begun, 3),
+            "processor": processor(),
+        }
 
     def cells(self, specification: Specification, result: Result) -> list[Cell]:
         """Accuracies in percent, for the report."""
@@ -146,7 +120,7 @@ class TextLSTM(Protocol):
                 spec["method"],
                 100 * result[f"{kind}_accuracy"],
             )
-            for kind in ("test", "train")
+            for kind in KINDS
         ]
 
     def extra_tables(self, study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -181,49 +155,48 @@ class TextLSTM(Protocol):
         return []
 
 
-@functools.lru_cache(maxsize=1)
-def _read(
-    name: str, data_dir: Path | None, vocabulary: int, words: int, rows: int
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], int]:
-    """Numbers of words (N, words) and classes, to learn from and to test on; 0 before the text."""
-    import torch
+def _rows(spec: Specification, data_dir: Path | None) -> tuple[Ragged, Ragged, int]:
+    """Numbers of words, to learn from and to test on, and how many classes there are."""
+    name = spec["data_set"].removeprefix(COLLECTION)
+    parts = spec["rows"], spec["test_rows"], spec["held_out"]
+    return _numbered(name, data_dir, spec["vocabulary"], spec["words"], parts)
 
-    from hitrate_lab.datasets.sentence_vectors import parts_of
+
+@functools.lru_cache(maxsize=1)
+def _numbered(
+    name: str, data_dir: Path | None, vocabulary: int, words: int, parts: tuple[int, int, float]
+) -> tuple[Ragged, Ragged, int]:
     from hitrate_lab.datasets.texts import read_texts
     from hitrate_lab.studies.text.features import WORD
+    from hitrate_lab.studies.text.rows import rows_of, texts_of
 
     data = read_texts(name, data_dir=data_dir)
-    parts = parts_of(data)
-    split = [[WORD.findall(text.lower())[:words] for text in part.first] for part in parts]
-    split[0] = split[0][:rows]
+    found = texts_of(data, *parts)
+    split = [[WORD.findall(text.lower())[:words] for text in part.first] for part in found]
     counted = Counter(word for text in split[0] for word in text)
+    # 0 stands behind a text, 1 for a word that is not known.
     places = {word: k for k, (word, _) in enumerate(counted.most_common(vocabulary - 2), 2)}
-    made = []
-    for texts, part in zip(split, parts, strict=True):
-        x = torch.zeros(len(texts), words, dtype=torch.long)
-        for row, text in enumerate(texts):
-            if text:
-                x[row, -len(text) :] = torch.tensor([places.get(word, 1) for word in text])
-        made.append((x, torch.from_numpy(part.labels[: len(texts)])))
-    return made[0], made[1], len(data.classes)
+    train, test = (
+        rows_of([[places.get(word, 1) for word in text] or [1] for text in texts], part.labels)
+        for texts, part in zip(split, found, strict=True)
+    )
+    return train, test, len(data.classes)
 
 
 def _settings(study: Study) -> dict[str, Any]:
     """The table [settings], checked."""
     fields = study.fields()
-    whole = ("vocabulary", "words", "rows", "epochs", "batch_size")
     found: dict[str, Any] = {"architectures": fields.texts("architectures")}
-    found |= {key: fields.whole(key, 1) for key in whole}
-    found |= {key: fields.number(key, above=True) for key in ("learning_rate", "clip")}
+    found |= {key: fields.whole(key, 1) for key in ("vocabulary", "words", "rows", "test_rows")}
+    # Of the rows to learn from this share is held out, in the place of test rows.
+    found["held_out"] = fields.number("held_out", default=0.0)
+    found["training"] = fields.table("training").rest()
     fields.end()
     return found
 
 
 def _method(study: Study, method: StudyMethod) -> dict[str, Any]:
     fields = study.fields(method)
-    found = {
-        "recipe": fields.text("recipe"),
-        "parameters": fields.taken("parameters", dict, "a table", default={}),
-    }
+    found = recipe_of(fields)
     fields.end()
     return found

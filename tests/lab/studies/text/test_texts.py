@@ -43,7 +43,10 @@ def data(tmp_path_factory):
 
 SMALL = {
     "text_words": {"seeds": [0, 1], "epochs": 3, "batch_size": 20, "headroom": 10},
-    "mixing_table_3_short": {"vocabulary": 30, "words": 8, "rows": 40, "epochs": 1},
+    "mixing_table_3": {
+        **{"vocabulary": 30, "words": 8, "rows": 40, "test_rows": 20, "held_out": 0.25},
+        "training": {"recipe": "annealed", "epochs": 2, "batch_size": 10, "optimizer": "adam"},
+    },
     "text_next_words": {
         **{"vocabulary": 20, "hidden": 4, "streams": 2, "length": 5, "base_steps": 6},
         **{"steps": 3, "test_words": 60},
@@ -103,7 +106,8 @@ def test_the_line_finds_what_a_point_of_training_accuracy_is_worth(monkeypatch):
 
 
 def test_operations_are_those_of_the_products():
-    spec = {"protocol": "text LSTM 1", "architecture": "5", "rows": 10, "epochs": 2, "words": 3}
+    spec = {"protocol": "text LSTM 2", "architecture": "5", "rows": 10, "words": 3}
+    spec["training"] = {"epochs": 2}
     # Three passes, two operations a product, 60 words, two layers, four gates of word and state.
     assert operations([spec]) == 3 * 2 * 60 * 2 * 4 * 2 * 100**2
     assert operations([{"protocol": "another 1"}]) == 0
