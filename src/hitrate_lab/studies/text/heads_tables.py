@@ -10,7 +10,7 @@ import numpy as np
 
 from hitrate_lab.statistics import spearman
 from hitrate_lab.studies.gain.pairs import PREDICTORS
-from hitrate_lab.studies.networks.differences import Difference, welch
+from hitrate_lab.studies.networks.differences import Difference, in_points, welch
 from hitrate_lab.studies.text import heads_gain
 from hitrate_lab.wording import points
 
@@ -60,7 +60,7 @@ def _differences(study: Study, runs: list[Any], kind: str) -> dict[str, Any]:
         row = [_name(spec), f"{of_base.mean():.2f} ± {of_base.std(ddof=1):.2f}"]
         for name in others:
             found = difference(result, name, base, kind)
-            row.append("" if found is None else _shown(found))
+            row.append("" if found is None else in_points(found))
         rows.append(row)
     what = "Balanced accuracy" if kind == "balanced" else "Accuracy"
     return {
@@ -73,10 +73,6 @@ def _differences(study: Study, runs: list[Any], kind: str) -> dict[str, Any]:
             "rows. Nothing is corrected for the number of comparisons."
         ),
     }
-
-
-def _shown(found: Difference) -> str:
-    return f"{points(found.value, 2)} ({points(found.low, 2)} to {points(found.high, 2)})"
 
 
 def _summary(study: Study, runs: list[Any], kind: str) -> dict[str, Any]:
