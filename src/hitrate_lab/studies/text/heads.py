@@ -74,9 +74,10 @@ class TextHeads(Protocol):
 
         settings = _settings(study)
         features, models = settings.pop("features"), settings.pop("models")
-        # In specifications only where rows are left out.
-        if settings["imbalance"] == 1:
-            del settings["imbalance"]
+        # In specifications only where they are asked for.
+        for key in ("imbalance", "tuning_seeds"):
+            if settings[key] == 1:
+                del settings[key]
         methods = [_method(study, each) for each in study.methods]
         for each in methods:
             try:
@@ -229,10 +230,12 @@ def _chosen(
     rates, decays = (
         torch.tensor([[each[k] for each in candidates]] * len(methods)) for k in (0, 1)
     )
-    heads = _heads(methods, training, data.train, data.classes, (rates, decays), [TUNING_SEED])
+    seeds = range(TUNING_SEED, TUNING_SEED + spec.get("tuning_seeds", 1))
+    heads = _heads(methods, training, data.train, data.classes, (rates, decays), seeds)
     heads.fit(x, y)
-    hit = heads.predict(held[0])[0].argmax(-1) == held[1][:, None, None]  # (N, M, L)
-    score = _per_class(hit, held[1]) if spec["balanced"] else hit.double().mean(0)
+    hit = heads.predict(held[0]).argmax(-1) == held[1][:, None, None]  # (S, N, M, L)
+    share = hit.double().mean(0)
+    score = _per_class(share, held[1]) if spec["balanced"] else share.mean(0)
     best = score.argmax(1).tolist()
     return [(*candidates[k], float(score[m, k])) for m, k in enumerate(best)]
 
@@ -357,6 +360,7 @@ def _settings(study: Study) -> dict[str, Any]:
         "weight_decays": fields.numbers("weight_decays"),
         # Of the training rows; with 0 candidates are chosen by the published validation rows.
         "held_out": fields.number("held_out"),
+        "tuning_seeds": fields.whole("tuning_seeds", 1, default=1),
         "balanced": fields.flag("balanced", default=False),
         # How many times as many rows the first class has as the last, by leaving out rows.
         "imbalance": fields.number("imbalance", 1.0, default=1.0),
