@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hitrate_lab.studies.changes import BALANCES
+from hitrate_lab.studies.mixing.fields import check_methods
 
 if TYPE_CHECKING:
     from hitrate_lab.studies.fields import Fields
@@ -141,10 +142,7 @@ def settings_of(study: Study) -> Settings:
                 study.wrong(
                     "measures", f"{measure!r} would mix several networks or shares of noise"
                 )
-    names = [method.name for method in study.methods]
-    for name in found.beside:
-        if name not in names:
-            fields.wrong("beside", f"{name!r} is no method of this study")
+    check_methods(study, "beside", found.beside)
     return found
 
 
