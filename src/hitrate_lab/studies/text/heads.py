@@ -16,7 +16,7 @@ from hitrate_lab.bad_input import BadInput
 from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.studies.changes import BALANCES, moving, told, told_before
-from hitrate_lab.studies.mixing.fields import learning_rates_of
+from hitrate_lab.studies.mixing.fields import check_methods, learning_rates_of
 from hitrate_lab.studies.protocol import Cell, Protocol
 from hitrate_lab.studies.text.features import FEATURES, Features, features_of
 
@@ -78,6 +78,8 @@ class TextHeads(Protocol):
         for key in ("imbalance", "tuning_seeds"):
             if settings[key] == 1:
                 del settings[key]
+        # No result depends on it.
+        del settings["beside"]
         methods = [_method(study, each) for each in study.methods]
         for each in methods:
             try:
@@ -351,7 +353,7 @@ def _settings(study: Study) -> dict[str, Any]:
     for each in features:
         if each not in FEATURES:
             fields.wrong("features", f"{each!r} is none of {', '.join(FEATURES)}")
-    found = {
+    found: dict[str, Any] = {
         "features": features,
         "models": models,
         "epochs": fields.whole("epochs", 1),
@@ -366,8 +368,10 @@ def _settings(study: Study) -> dict[str, Any]:
         "imbalance": fields.number("imbalance", 1.0, default=1.0),
         # Most classes with which `hitrate.headroom` is asked: with many it takes minutes.
         "headroom": fields.whole("headroom", default=0),
+        "beside": fields.texts("beside", default=[]),
     }
     fields.end()
+    check_methods(study, "beside", found["beside"])
     return found
 
 

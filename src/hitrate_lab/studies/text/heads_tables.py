@@ -23,7 +23,7 @@ FEWEST = 8
 
 
 def tables(study: Study, runs: Runs) -> list[dict[str, Any]]:
-    """Tables of the report, each beside the study's first method.
+    """Tables of the report, each beside the study's first method; differences beside others too.
 
     Parameters
     ----------
@@ -35,11 +35,18 @@ def tables(study: Study, runs: Runs) -> list[dict[str, Any]]:
     if not runs:
         return []
     kind = "balanced" if runs[0][0]["balanced"] else "test"
-    found = [_differences(study, runs, kind), _summary(study, runs, kind), _pulls(study, runs)]
+    found = [_differences(study, runs, kind, base) for base in beside_of(study)]
+    found += [_summary(study, runs, kind), _pulls(study, runs)]
     if any(result["headroom"] for _, result in runs):
         found.append(_headroom(study, runs))
     fitted = heads_gain.table(study, runs)
     return found if fitted is None else [*found, fitted]
+
+
+def beside_of(study: Study) -> list[str]:
+    """Methods that the others are compared with; by default the first."""
+    found: list[str] = study.settings.get("beside", [study.methods[0].name])
+    return found
 
 
 def _name(spec: dict[str, Any]) -> str:
@@ -52,8 +59,8 @@ def difference(result: dict[str, Any], name: str, base: str, kind: str) -> Diffe
     return welch(a, b)
 
 
-def _differences(study: Study, runs: list[Any], kind: str) -> dict[str, Any]:
-    base, *others = (method.name for method in study.methods)
+def _differences(study: Study, runs: list[Any], kind: str, base: str) -> dict[str, Any]:
+    others = [method.name for method in study.methods if method.name != base]
     rows = []
     for spec, result in runs:
         of_base = 100 * np.array(result["methods"][base][kind])
