@@ -5,13 +5,14 @@ What an encoder made of a text set lies in ``text/vectors/NAME`` of the last dat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets.texts import Texts, TextSet, read_texts
 from hitrate_lab.tables.reading import data_folders
 from hitrate_lab.whole_file import whole_file
@@ -57,6 +58,18 @@ def parts_of(data: TextSet, most: tuple[int, int] | None = None) -> tuple[Texts,
     return _drawn(train, most[0], random), _drawn(test, most[1], random)
 
 
+def validation_of(data: TextSet) -> Texts:
+    """The published validation rows of a set that has test rows beside them.
+
+    Parameters
+    ----------
+    data : TextSet
+    """
+    if data.validation is None or data.test is None:
+        raise BadInput(f"text set {data.name} has no validation rows beside test rows")
+    return data.validation
+
+
 def _drawn(texts: Texts, most: int, random: np.random.Generator) -> Texts:
     if len(texts) <= most:
         return texts
@@ -90,24 +103,54 @@ def sentence_vectors(
     dict
         "train_x" (N, I), "train_y" (N,), "test_x", "test_y", and "classes", a number.
     """
-    for base in data_folders(data_dir):
-        kept = base / "text" / "vectors" / encoder / f"{name}.npz"
-        if kept.is_file():
-            with np.load(kept) as stored:
-                found: dict[str, Any] = {key: stored[key] for key in stored.files}
-            return {**found, "classes": int(found["classes"])}
     from hitrate_lab.datasets.encoders import Encoder, encoder_folder
 
-    data, folder = read_texts(name, data_dir=data_dir), encoder_folder(encoder, data_dir)
-    model = Encoder(folder).eval()
-    train, test = parts_of(data)
-    made: dict[str, Any] = {"classes": np.int64(len(data.classes))}
-    for part, texts in (("train", train), ("test", test)):
-        made[f"{part}_x"], made[f"{part}_y"] = _features(texts, folder, model), texts.labels
+    def make() -> dict[str, Any]:
+        data, folder = read_texts(name, data_dir=data_dir), encoder_folder(encoder, data_dir)
+        model = Encoder(folder).eval()
+        train, test = parts_of(data)
+        made: dict[str, Any] = {"classes": np.int64(len(data.classes))}
+        for part, texts in (("train", train), ("test", test)):
+            made[f"{part}_x"], made[f"{part}_y"] = _features(texts, folder, model), texts.labels
+        return made
+
+    found = _kept(f"{encoder}/{name}.npz", data_dir, make)
+    return {**found, "classes": int(found["classes"])}
+
+
+def validation_vectors(
+    name: str, encoder: str = "minilm", *, data_dir: Path | None = None
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Features (N, I) and classes (N,) of a set's published validation rows.
+
+    Parameters
+    ----------
+    name, encoder, data_dir
+        As for `sentence_vectors`.
+    """
+    from hitrate_lab.datasets.encoders import Encoder, encoder_folder
+
+    def make() -> dict[str, Any]:
+        texts = validation_of(read_texts(name, data_dir=data_dir))
+        folder = encoder_folder(encoder, data_dir)
+        return {"x": _features(texts, folder, Encoder(folder).eval()), "y": texts.labels}
+
+    found = _kept(f"{encoder}/{name}_validation.npz", data_dir, make)
+    return found["x"], found["y"]
+
+
+def _kept(file: str, data_dir: Path | None, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Arrays of a file in a folder text/vectors; made and written where there is none."""
+    for base in data_folders(data_dir):
+        kept = base / "text" / "vectors" / file
+        if kept.is_file():
+            with np.load(kept) as stored:
+                return {key: stored[key] for key in stored.files}
+    made = make()
     kept.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(kept) as beside, beside.open("wb") as file:
-        np.savez(file, **made)
-    return {**made, "classes": len(data.classes)}
+    with whole_file(kept) as beside, beside.open("wb") as whole:
+        np.savez(whole, **made)
+    return made
 
 
 class TextVectors:

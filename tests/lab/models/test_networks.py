@@ -98,3 +98,24 @@ def test_shifted_images_have_half_of_the_weight():
     down = torch.tensor([2.0, 4.0, 8.0, 4.0]).view(1, 1, 4, 1).expand(1, 1, 4, 4)
     expected = 0.5 * inner(x) + 0.25 * (inner(up) + inner(down))
     torch.testing.assert_close(Mirrored(inner, 1).eval()(x), expected)
+
+
+@pytest.mark.parametrize("name", ["resnet_20", "fast", "linear", "wide_resnet_16_8", "vgg_16"])
+def test_logits_are_in_full_precision_where_all_else_is_not(name):
+    torch.manual_seed(0)
+    x = torch.rand(2, 3, 32, 32)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert network(name, 7)(x).dtype == torch.float32
+
+
+def test_cosines_are_those_of_features_and_directions():
+    torch.manual_seed(0)
+    model = network("resnet_20", 7, cosine=True).eval()
+    x = torch.rand(3, 3, 32, 32)
+    with torch.no_grad():
+        features, directions = model[:-1](x), model[-1].weight
+        expected = torch.cosine_similarity(features[:, None], directions[None], dim=2)
+        torch.testing.assert_close(model(x), expected)
+    # No length of the features or directions matters.
+    torch.testing.assert_close(model[-1](5 * features), expected)
+    assert directions.norm(dim=1).allclose(torch.ones(7))

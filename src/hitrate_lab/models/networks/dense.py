@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from hitrate_lab.models.networks.last import Linear
+
 
 def dense(classes: int, channels: int, side: int, *, hidden: Sequence[int]) -> nn.Module:
     """One linear layer, or some with rectifiers between."""
@@ -14,4 +16,4 @@ def dense(classes: int, channels: int, side: int, *, hidden: Sequence[int]) -> n
     layers: list[nn.Module] = [nn.Flatten()]
     for width, following in itertools.pairwise(widths):
         layers += [nn.Linear(width, following), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(widths[-1], classes))
+    return nn.Sequential(*layers, Linear(widths[-1], classes))

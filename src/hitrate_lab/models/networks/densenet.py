@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from hitrate_lab.models.networks.last import Linear
+
 
 class Layer(nn.Module):
     """New channels beside those that came in."""
@@ -36,6 +38,4 @@ def densenet(classes: int, channels: int, side: int, *, depth: int, growth: int)
         layers += [nn.BatchNorm2d(channels), nn.ReLU()]
         if group < 2:
             layers += [nn.Conv2d(channels, channels, 1, bias=False), nn.AvgPool2d(2)]
-    return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)
-    )
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), Linear(channels, classes))

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from hitrate_lab.models.networks.last import Linear
+
 WIDTHS = (64, 256, 256)
 PATCH = 2
 SCALE = 1 / 9
@@ -90,7 +92,7 @@ class Fast(nn.Module):
             groups.append(Group(wider, width))
             wider = width
         self.body = nn.Sequential(nn.GELU(), *groups, nn.AdaptiveMaxPool2d(1), nn.Flatten())
-        self.head = nn.Linear(wider, classes, bias=False)
+        self.head = Linear(wider, classes, bias=False)
         self.scale = scale
 
     def fit(self, images: Tensor) -> None:

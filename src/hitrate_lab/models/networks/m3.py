@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from hitrate_lab.models.networks.last import Linear
+
 FIRST, MORE, CONVOLUTIONS = 32, 16, 10
 
 
@@ -26,5 +28,5 @@ def m3(
     left = side - 2 * CONVOLUTIONS
     if left < 1:
         raise ValueError(f"m3: images of {side} pixels on a side are too small, needs 21 or more")
-    head = [nn.Flatten(), nn.Linear(channels * left * left, classes, bias=False)]
+    head = [nn.Flatten(), Linear(channels * left * left, classes, bias=False)]
     return nn.Sequential(*layers, *head, nn.BatchNorm1d(classes))

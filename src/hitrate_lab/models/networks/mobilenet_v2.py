@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from hitrate_lab.models.networks.last import Linear
+
 # Expansion, channels, blocks and first stride of each group.
 GROUPS = (
     (1, 16, 1, 1),
@@ -54,4 +56,4 @@ def mobilenet_v2(classes: int, channels: int, side: int) -> nn.Module:
             layers.append(Inverted(last, out, 1 if number else stride, expansion))
             last = out
     layers += [*normalized(last, LAST, 1), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return nn.Sequential(*layers, nn.Linear(LAST, classes))
+    return nn.Sequential(*layers, Linear(LAST, classes))

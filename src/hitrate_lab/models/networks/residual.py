@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hitrate_lab.models.networks.last import Cosines, Linear
+
 
 def convolution(
     channels: int, wider: int, size: int, stride: int = 1, groups: int = 1
@@ -108,15 +110,19 @@ def shortcut(channels: int, wider: int, stride: int, is_padded: bool) -> nn.Modu
     return nn.Sequential(convolution(channels, wider, 1, stride), nn.BatchNorm2d(wider))
 
 
-def thin(classes: int, channels: int, side: int, *, depth: int) -> nn.Module:
-    """16, 32 and 64 channels, depth = 6 n + 2, shortcuts without parameters."""
+def thin(classes: int, channels: int, side: int, *, depth: int, cosine: bool = False) -> nn.Module:
+    """16, 32 and 64 channels, depth = 6 n + 2, shortcuts without parameters.
+
+    With `cosine` logits are from -1 to 1, as margins by class want them.
+    """
     layers: list[nn.Module] = [convolution(channels, 16, 3), nn.BatchNorm2d(16), nn.ReLU()]
     last = 16
     for group, width in enumerate((16, 32, 64)):
         for block in range((depth - 2) // 6):
             layers.append(Basic(last, width, 2 if group and not block else 1, is_padded=True))
             last = width
-    return nn.Sequential(*layers, *head(last, classes))
+    pooled, flat, linear = head(last, classes)
+    return nn.Sequential(*layers, pooled, flat, Cosines(last, classes) if cosine else linear)
 
 
 def wide_stem(
@@ -153,4 +159,4 @@ def resnext(classes: int, channels: int, side: int, *, groups: int, width: int) 
 
 def head(channels: int, classes: int) -> tuple[nn.Module, ...]:
     """The mean over all places, and a linear layer."""
-    return nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)
+    return nn.AdaptiveAvgPool2d(1), nn.Flatten(), Linear(channels, classes)

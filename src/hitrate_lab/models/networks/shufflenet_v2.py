@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from hitrate_lab.models.networks.last import Linear
+
 STEM = 24
 # Channels and units of each group.
 GROUPS = ((116, 4), (232, 8), (464, 4))
@@ -65,4 +67,4 @@ def shufflenet_v2(classes: int, channels: int, side: int) -> nn.Module:
             layers.append(Unit(last, out, 1 if number else 2))
             last = out
     layers += [*normalized(last, LAST, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return nn.Sequential(*layers, nn.Linear(LAST, classes))
+    return nn.Sequential(*layers, Linear(LAST, classes))

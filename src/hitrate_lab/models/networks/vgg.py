@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from hitrate_lab.models.networks.last import Linear
+
 # Channels of the convolutions between two poolings.
 GROUPS = {
     11: ((64,), (128,), (256, 256), (512, 512), (512, 512)),
@@ -26,6 +28,4 @@ def vgg(classes: int, channels: int, side: int, *, depth: int) -> nn.Module:
             ]
             channels = width
         layers.append(nn.MaxPool2d(2))
-    return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)
-    )
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), Linear(channels, classes))

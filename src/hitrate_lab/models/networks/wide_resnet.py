@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hitrate_lab.models.networks.last import Linear
+
 
 class Block(nn.Module):
     """Two 3 x 3 convolutions with their shortcut, activation first."""
@@ -40,4 +42,4 @@ def wide_resnet(
             layers.append(Block(channels, wider, 2 if group and not block else 1))
             channels = wider
     layers += [nn.BatchNorm2d(channels), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return nn.Sequential(*layers, nn.Linear(channels, classes))
+    return nn.Sequential(*layers, Linear(channels, classes))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from hitrate_lab.datasets.images import IMAGE_SETS
+from hitrate_lab.datasets.long_tail import counts_of
 from hitrate_lab.pages.made import Made
 from hitrate_lab.studies import Study, plan_of, read_study
 from hitrate_lab.studies.networks.settings import COLLECTION
@@ -65,8 +67,10 @@ def _row(study: Study) -> list[str]:
 
 def _images(spec: dict[str, Any]) -> int:
     """Images that a training sees, each as often as it does; ASAM sees each of them twice."""
-    training = spec["training"]
-    rows = spec["rows"] or ROWS[spec["data_set"].removeprefix(COLLECTION)]
+    training, name = spec["training"], spec["data_set"].removeprefix(COLLECTION)
+    rows = spec["rows"] or ROWS[name]
+    if "imbalance" in spec:
+        rows = sum(counts_of(rows, IMAGE_SETS[name].classes, spec["imbalance"]))
     return int(rows * training["epochs"] * (2 if training["optimizer"] == "asam" else 1))
 
 
@@ -83,7 +87,6 @@ def operations(data_set: str, model: str) -> int:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from hitrate_lab.datasets.images import IMAGE_SETS
     from hitrate_lab.models.networks import network
 
     channels, side = SHAPES.get(data_set, OTHERS)

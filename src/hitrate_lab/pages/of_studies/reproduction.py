@@ -108,7 +108,15 @@ SHOWN = {
         ),
         ("text-glue-minilm-linear-profile", "text-glue-minilm-hidden-16-profile"),
     ),
-    "text_intents_imbalanced": Shown("text", ("Balanced accuracy of CE, and differences from it",)),
+    "text_intents_imbalanced": Shown(
+        "text",
+        (
+            "Balanced accuracy of CE, and differences from it",
+            "Balanced accuracy of balanced softmax, and differences from it",
+            "Linear: balanced accuracy, %",
+            "16 hidden units: balanced accuracy, %",
+        ),
+    ),
     "text_next_words": Shown("text", NEXT_WORDS),
     "text_next_words_top_3": Shown("text", NEXT_WORDS),
 }

@@ -36,8 +36,7 @@ class Cell:
     @property
     def name(self) -> str:
         """For people."""
-        wrong = f", {round(100 * self.noise)} % wrong labels" if self.noise else ""
-        return f"{self.data_set.split('/')[-1]}, {self.model}{wrong}"
+        return place_of(self.data_set, self.model, self.noise)
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,25 @@ class Difference:
     low: float
     high: float
     smallest: float
+
+
+def place_of(data_set: str, model: str, noise: float) -> str:
+    """A data set, a network and a share of wrong labels, for people.
+
+    >>> place_of("images/mnist", "mlp_8", 0.4)
+    'mnist, mlp_8, 40 % wrong labels'
+    """
+    wrong = f", {round(100 * noise)} % wrong labels" if noise else ""
+    return f"{data_set.split('/')[-1]}, {model}{wrong}"
+
+
+def in_points(found: Difference) -> str:
+    """With its interval.
+
+    >>> in_points(Difference(0.012, -0.001, 0.025, 0.0))
+    '+1.20 (−0.10 to +2.50)'
+    """
+    return f"{points(found.value, 2)} ({points(found.low, 2)} to {points(found.high, 2)})"
 
 
 def cells_of(study: Study, runs: Sequence[Run]) -> list[Cell]:

@@ -17,14 +17,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hitrate_lab.bad_input import BadInput
+from hitrate_lab.datasets.long_tail import long_tailed
 from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.seeds import seed_of
+from hitrate_lab.studies.changes import moving, told, told_before
+from hitrate_lab.studies.networks.counted import balanced, by_class, top_k_accuracy
 from hitrate_lab.studies.networks.settings import (
+    BALANCED_MEASURE,
     COLLECTION,
+    Settings,
+    Trained,
     measure_of,
     methods_of,
     settings_of,
+    top_measure,
 )
 from hitrate_lab.studies.protocol import Cell, Protocol
 
@@ -52,8 +59,8 @@ class ImageNetworks(Protocol):
 
     def check(self, study: Study) -> None:
         """Complain of a field that this protocol cannot use."""
-        settings = settings_of(study)
-        methods_of(study, settings)
+        settings_of(study)
+        methods_of(study)
 
     def plan(self, study: Study) -> list[Specification]:
         """Specifications, seed by seed: each cell has its first number early.
@@ -63,7 +70,7 @@ class ImageNetworks(Protocol):
         study : Study
         """
         settings = settings_of(study)
-        methods = methods_of(study, settings)
+        methods = methods_of(study)
         plan = [
             {
                 "study": study.name,
@@ -76,14 +83,15 @@ class ImageNetworks(Protocol):
                 "validation": settings.validation,
                 "keep_hits": settings.keep_hits,
                 "mirrored": settings.mirrored,
-                "changes": settings.changes_of(model),
+                "changes": {**settings.changes_of(model), **methods[method.name][data_set].network},
                 "training": {
                     **settings.training,
                     "epochs": settings.epochs_of(data_set),
                     "augment": settings.augment_of(data_set),
-                    **methods[method.name][data_set],
+                    **methods[method.name][data_set].training,
                 },
                 "seed": seed,
+                **_asked(settings, methods[method.name][data_set]),
             }
             for seed in sorted({seed for method in study.methods for seed in method.seeds})
             for data_set in study.data_sets
@@ -111,9 +119,10 @@ class ImageNetworks(Protocol):
             torch.backends.cudnn.benchmark = True
         name = spec["data_set"].removeprefix(COLLECTION)
         rows, held_out = parts_of(read_set(name, context.data_dir), spec)
-        model = model_of(spec, rows, _classes(name, context.data_dir)).to(device)
+        classes = _classes(name, context.data_dir)
+        model = model_of(spec, rows, classes).to(device)
         begun = time.perf_counter()
-        trainer = _trainer(model, rows, spec, context.scratch)
+        trainer = trainer_of(model, rows, spec, classes, context.scratch)
         trainer.fit()
         seconds = time.perf_counter() - begun
         logits = trainer.predict(held_out)
@@ -136,6 +145,10 @@ class ImageNetworks(Protocol):
         }
         if spec["keep_hits"]:
             found["hits"] = packed(hit)
+        if "k" in spec:
+            found["top_k_accuracy"] = top_k_accuracy(logits, held_out.target, spec["k"])
+        if "imbalance" in spec:
+            found["by_class"] = by_class(logits, held_out.target, rows.target, classes)
         return found
 
     def cells(self, specification: Specification, result: Result) -> list[Cell]:
@@ -150,19 +163,43 @@ class ImageNetworks(Protocol):
             )
             for kind in ("test", "train")
         ] + [
-            (f"{kind}_accuracy", spec["data_set"], spec["method"], 100 * result[f"{kind}_accuracy"])
-            for kind in ("test", "train")
+            (measure, spec["data_set"], spec["method"], 100 * value)
+            for measure, value in _unmixed(spec, result).items()
         ]
 
     def extra_tables(self, study: Study, runs: Sequence[Run]) -> list[dict[str, Any]]:
-        """Differences from the first method, for the report."""
+        """Differences from the first method, and what else was looked at, for the report."""
         from hitrate_lab.studies.networks.differences import summary_of
+        from hitrate_lab.studies.networks.wanted import tables
 
-        return summary_of(study, runs)
+        return summary_of(study, runs) + tables(study, runs)
 
     def score_tables(self, study: Study, runs: Sequence[Any]) -> list[dict[str, Any]] | None:
         """Ranks are over data sets; a handful of images' sets is too few for them."""
         return []
+
+
+def _asked(settings: Settings, method: Trained) -> dict[str, Any]:
+    """Parts of a specification that are there only where a study asks for them."""
+    found: dict[str, Any] = {}
+    if settings.imbalance > 1:
+        found["imbalance"] = settings.imbalance
+    if settings.k > 1:
+        found["k"] = settings.k
+    if method.balance != "none":
+        found["balance"] = method.balance
+        found["largest_margin"] = method.largest_margin
+    return found
+
+
+def _unmixed(spec: Specification, result: Result) -> dict[str, float]:
+    """Accuracies by measures that name no network."""
+    found = {f"{kind}_accuracy": result[f"{kind}_accuracy"] for kind in ("test", "train")}
+    if "top_k_accuracy" in result:
+        found[top_measure(spec["k"])] = result["top_k_accuracy"]
+    if "by_class" in result:
+        found[BALANCED_MEASURE] = balanced(result["by_class"])
+    return found
 
 
 def _check(study: Study, plan: Sequence[Specification]) -> None:
@@ -178,20 +215,20 @@ def _check(study: Study, plan: Sequence[Specification]) -> None:
         if place not in seen:
             seen.add(place)
             try:
-                options_of(spec["training"])
+                options_of(spec["training"], told_before(spec.get("balance", "none")))
             except (TypeError, ValueError) as error:
                 raise BadInput(f"{study.path}: methods[{spec['method']}]: {error}") from error
 
 
-def options_of(training: Mapping[str, Any]) -> Options:
-    """How a network is trained, from a specification."""
+def options_of(training: Mapping[str, Any], known: Mapping[str, Any] | None = None) -> Options:
+    """How a network is trained, from a specification, and what its loss is told of the classes."""
     import torch
 
     from hitrate import schedules
     from hitrate.recipes import recipe
     from hitrate_lab.training import Options
 
-    fields = dict(training)
+    fields = {**training, "changes": {**moving(training["changes"]), **(known or {})}}
     last = fields.pop("last_learning_rate", None)
     if fields.get("rate") == "exponential":
         if last is None:
@@ -227,6 +264,8 @@ def parts_of(data: ImageSet, spec: Specification) -> tuple[Rows, Rows]:
     order = np.random.default_rng(seed_of(0, SPLIT)).permutation(count)
     held, kept = order[: spec["validation"]], order[spec["validation"] :]
     kept = kept[: spec["rows"]] if spec["rows"] else kept
+    if "imbalance" in spec:
+        kept = kept[long_tailed(data.train_labels[kept], data.classes, spec["imbalance"])]
     labels = wrong_labels(data.train_labels, data.classes, spec["noise"])
     train = Rows(torch.tensor(data.train_images[kept]), torch.tensor(labels[kept]).long())
     if len(held):
@@ -275,10 +314,15 @@ def unpacked(text: str, count: int) -> Any:
     return np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8), count=count).astype(bool)
 
 
-def _trainer(model: nn.Module, rows: Rows, spec: Specification, scratch: Path | None) -> Trainer:
+def trainer_of(
+    model: nn.Module, rows: Rows, spec: Specification, classes: int, scratch: Path | None = None
+) -> Trainer:
+    """What trains the network: all that a specification says of it."""
     from hitrate_lab.training import Trainer
 
-    return Trainer(model, rows, options_of(spec["training"]), folder=scratch, seed=spec["seed"])
+    balance, largest = spec.get("balance", "none"), spec.get("largest_margin", 0.0)
+    options = options_of(spec["training"], told(balance, largest, rows.target, classes))
+    return Trainer(model, rows, options, folder=scratch, seed=spec["seed"])
 
 
 def _log_loss(logits: Tensor, target: Tensor) -> float:

@@ -18,9 +18,9 @@ from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.studies.networks.images import (
     ImageNetworks,
     model_of,
-    options_of,
     parts_of,
     read_set,
+    trainer_of,
 )
 from hitrate_lab.studies.networks.settings import COLLECTION
 
@@ -69,13 +69,11 @@ class LearntGroups(ImageNetworks):
         """
         import torch
 
-        from hitrate_lab.training import Trainer
-
         spec = specification
         data = read_set(spec["data_set"].removeprefix(COLLECTION), context.data_dir)
         rows, held_out = parts_of(data, spec)
         model = model_of(spec, rows, data.classes).to(torch.device(context.device))
-        trainer = Trainer(model, rows, options_of(spec["training"]), seed=spec["seed"])
+        trainer = trainer_of(model, rows, spec, data.classes)
         seen: list[Tensor] = []
 
         def look(_: object) -> None:

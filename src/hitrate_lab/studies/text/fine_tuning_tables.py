@@ -31,7 +31,7 @@ def tables(study: Study, runs: Runs) -> list[dict[str, Any]]:
     whole = [each for each in gathered if _is_whole(study, each[1])]
     found = []
     if whole:
-        found += [heads_tables.differences(study, whole, "test")]
+        found += [heads_tables.differences(study, whole, "test", study.methods[0].name)]
         found += [heads_tables.summary(study, whole, "test")]
     return [*found, _course(study, gathered)] if gathered else []
 

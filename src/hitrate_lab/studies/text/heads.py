@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.work import Context, Result, Specification
-from hitrate_lab.studies.mixing.fields import learning_rates_of
+from hitrate_lab.studies.changes import BALANCES, moving, told, told_before
+from hitrate_lab.studies.mixing.fields import check_methods, learning_rates_of
 from hitrate_lab.studies.protocol import Cell, Protocol
-from hitrate_lab.studies.text.features import FEATURES, features_of
+from hitrate_lab.studies.text.features import FEATURES, Features, features_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,8 +31,6 @@ COLLECTION = "texts/"
 # Units of the hidden layer; and what measures begin with.
 MODELS = {"linear": 0, "hidden 16": 16, "hidden 32": 32}
 KINDS = ("test", "train", "balanced")
-# What a method gets of the classes' shares in training.
-BALANCES = ("none", "prior", "margin", "margin and weights")
 # Of weights and orders while candidates are chosen, apart from the studies' seeds.
 TUNING_SEED = 1000
 # Rows that gradients are looked at on.
@@ -75,11 +74,16 @@ class TextHeads(Protocol):
 
         settings = _settings(study)
         features, models = settings.pop("features"), settings.pop("models")
+        # In specifications only where they are asked for.
+        for key in ("imbalance", "tuning_seeds"):
+            if settings[key] == 1:
+                del settings[key]
+        # No result depends on it.
+        del settings["beside"]
         methods = [_method(study, each) for each in study.methods]
         for each in methods:
-            prior = {} if each["balance"] == "none" else {"class_prior": [0.5, 0.5]}
             try:
-                _made(each, prior, Method).plan(1)
+                _made(each, told_before(each["balance"]), Method).plan(1)
             except (TypeError, ValueError) as error:
                 raise BadInput(f"{study.path}: methods[{each['name']}]: {error}") from error
         return [
@@ -112,11 +116,14 @@ class TextHeads(Protocol):
         from hitrate_lab.training.heads import Training
 
         spec = specification
-        data = features_of(spec["data_set"].removeprefix(COLLECTION), spec["features"], context)
+        name, imbalance = spec["data_set"].removeprefix(COLLECTION), spec.get("imbalance", 1.0)
+        data = features_of(
+            name, spec["features"], context, imbalance=imbalance, validation=not spec["held_out"]
+        )
         begun = time.perf_counter()
-        methods = [_with_prior(each, data.train[1]) for each in spec["methods"]]
+        methods = [_with_prior(each, data) for each in spec["methods"]]
         training = Training(spec["epochs"], spec["batch_size"], MODELS[spec["model"]])
-        chosen = _chosen(spec, data.train, data.classes, methods, training)
+        chosen = _chosen(spec, data, methods, training)
         tuned = time.perf_counter()
         rates, decays = (torch.tensor([[each[k]] for each in chosen]) for k in (0, 1))
         x, y = data.train
@@ -204,32 +211,33 @@ def measure_of(kind: str, features: str, model: str) -> str:
 
 
 def _chosen(
-    spec: Specification,
-    rows: tuple[Tensor, Tensor],
-    classes: int,
-    methods: Sequence[Method],
-    training: Training,
+    spec: Specification, data: Features, methods: Sequence[Method], training: Training
 ) -> list[tuple[float, float, float | None]]:
     """Learning rate, weight decay and accuracy of the best candidate of each method.
 
-    On rows that are held out of those for training; of candidates that tie the first.
+    On rows that are held out of those for training, or published for this; of candidates that tie
+    the first.
     """
     import torch
 
     candidates = [(r, d) for d in spec["weight_decays"] for r in spec["learning_rates"]]
     if len(candidates) == 1:
         return [(*candidates[0], None)] * len(methods)
-    x, y = rows
-    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(TUNING_SEED))
-    held = order[: int(spec["held_out"] * len(y))]
-    kept = order[len(held) :]
+    (x, y), held = data.train, data.validation
+    if held is None:
+        order = torch.randperm(len(y), generator=torch.Generator().manual_seed(TUNING_SEED))
+        out = order[: int(spec["held_out"] * len(y))]
+        kept = order[len(out) :]
+        (x, y), held = (x[kept], y[kept]), (x[out], y[out])
     rates, decays = (
         torch.tensor([[each[k] for each in candidates]] * len(methods)) for k in (0, 1)
     )
-    heads = _heads(methods, training, rows, classes, (rates, decays), [TUNING_SEED])
-    heads.fit(x[kept], y[kept])
-    hit = heads.predict(x[held])[0].argmax(-1) == y[held][:, None, None]  # (N, M, L)
-    score = _per_class(hit, y[held]) if spec["balanced"] else hit.double().mean(0)
+    seeds = range(TUNING_SEED, TUNING_SEED + spec.get("tuning_seeds", 1))
+    heads = _heads(methods, training, data.train, data.classes, (rates, decays), seeds)
+    heads.fit(x, y)
+    hit = heads.predict(held[0]).argmax(-1) == held[1][:, None, None]  # (S, N, M, L)
+    share = hit.double().mean(0)
+    score = _per_class(share, held[1]) if spec["balanced"] else share.mean(0)
     best = score.argmax(1).tolist()
     return [(*candidates[k], float(score[m, k])) for m, k in enumerate(best)]
 
@@ -322,27 +330,16 @@ def _headroom(heads: Heads, x: Tensor, y: Tensor) -> dict[str, float]:
     }
 
 
-def _with_prior(method: dict[str, Any], y: Tensor) -> Method:
+def _with_prior(method: dict[str, Any], data: Features) -> Method:
     """A method, with what it knows of classes taken from the training rows."""
-    from hitrate import class_margin, class_prior
     from hitrate_lab.training.heads import Method
 
-    if method["balance"] == "none":
-        return _made(method, {}, Method)
-    prior = class_prior(y)
-    known: dict[str, Any] = {}
-    if method["balance"] != "margin":
-        known["class_prior"] = prior
-    if method["balance"] != "prior":
-        known["class_margin"] = class_margin(prior, largest=method["largest_margin"])
+    known = told(method["balance"], method["largest_margin"], data.train[1], data.classes)
     return _made(method, known, Method)
 
 
 def _made(method: dict[str, Any], known: dict[str, Any], cls: type[Method]) -> Method:
-    import torch
-
-    known = {key: torch.as_tensor(value) for key, value in known.items()}
-    changes = {**method["parameters"], **known}
+    changes = {**moving(method["parameters"]), **known}
     return cls(method["name"], method["recipe"], changes, method["warm"])
 
 
@@ -356,19 +353,25 @@ def _settings(study: Study) -> dict[str, Any]:
     for each in features:
         if each not in FEATURES:
             fields.wrong("features", f"{each!r} is none of {', '.join(FEATURES)}")
-    found = {
+    found: dict[str, Any] = {
         "features": features,
         "models": models,
         "epochs": fields.whole("epochs", 1),
         "batch_size": fields.whole("batch_size", 1),
         "learning_rates": learning_rates_of(fields),
         "weight_decays": fields.numbers("weight_decays"),
-        "held_out": fields.number("held_out", above=True),
+        # Of the training rows; with 0 candidates are chosen by the published validation rows.
+        "held_out": fields.number("held_out"),
+        "tuning_seeds": fields.whole("tuning_seeds", 1, default=1),
         "balanced": fields.flag("balanced", default=False),
+        # How many times as many rows the first class has as the last, by leaving out rows.
+        "imbalance": fields.number("imbalance", 1.0, default=1.0),
         # Most classes with which `hitrate.headroom` is asked: with many it takes minutes.
         "headroom": fields.whole("headroom", default=0),
+        "beside": fields.texts("beside", default=[]),
     }
     fields.end()
+    check_methods(study, "beside", found["beside"])
     return found
 
 

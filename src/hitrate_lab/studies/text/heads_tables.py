@@ -10,7 +10,7 @@ import numpy as np
 
 from hitrate_lab.statistics import spearman
 from hitrate_lab.studies.gain.pairs import PREDICTORS
-from hitrate_lab.studies.networks.differences import Difference, welch
+from hitrate_lab.studies.networks.differences import Difference, in_points, welch
 from hitrate_lab.studies.text import heads_gain
 from hitrate_lab.wording import points
 
@@ -23,7 +23,7 @@ FEWEST = 8
 
 
 def tables(study: Study, runs: Runs) -> list[dict[str, Any]]:
-    """Tables of the report, each beside the study's first method.
+    """Tables of the report, each beside the study's first method; differences beside others too.
 
     Parameters
     ----------
@@ -35,11 +35,18 @@ def tables(study: Study, runs: Runs) -> list[dict[str, Any]]:
     if not runs:
         return []
     kind = "balanced" if runs[0][0]["balanced"] else "test"
-    found = [differences(study, runs, kind), summary(study, runs, kind), _pulls(study, runs)]
+    found = [differences(study, runs, kind, base) for base in beside_of(study)]
+    found += [summary(study, runs, kind), _pulls(study, runs)]
     if any(result["headroom"] for _, result in runs):
         found.append(_headroom(study, runs))
     fitted = heads_gain.table(study, runs)
     return found if fitted is None else [*found, fitted]
+
+
+def beside_of(study: Study) -> list[str]:
+    """Methods that the others are compared with; by default the first."""
+    found: list[str] = study.settings.get("beside", [study.methods[0].name])
+    return found
 
 
 def _name(spec: dict[str, Any]) -> str:
@@ -52,16 +59,16 @@ def difference(result: dict[str, Any], name: str, base: str, kind: str) -> Diffe
     return welch(a, b)
 
 
-def differences(study: Study, runs: list[Any], kind: str) -> dict[str, Any]:
-    """Each method beside the first one, a row for each data set and model."""
-    base, *others = (method.name for method in study.methods)
+def differences(study: Study, runs: list[Any], kind: str, base: str) -> dict[str, Any]:
+    """Each method beside a base, a row for each data set and model."""
+    others = [method.name for method in study.methods if method.name != base]
     rows = []
     for spec, result in runs:
         of_base = 100 * np.array(result["methods"][base][kind])
         row = [_name(spec), f"{of_base.mean():.2f} ± {of_base.std(ddof=1):.2f}"]
         for name in others:
             found = difference(result, name, base, kind)
-            row.append("" if found is None else _shown(found))
+            row.append("" if found is None else in_points(found))
         rows.append(row)
     what = "Balanced accuracy" if kind == "balanced" else "Accuracy"
     return {
@@ -74,10 +81,6 @@ def differences(study: Study, runs: list[Any], kind: str) -> dict[str, Any]:
             "rows. Nothing is corrected for the number of comparisons."
         ),
     }
-
-
-def _shown(found: Difference) -> str:
-    return f"{points(found.value, 2)} ({points(found.low, 2)} to {points(found.high, 2)})"
 
 
 def summary(study: Study, runs: list[Any], kind: str) -> dict[str, Any]:

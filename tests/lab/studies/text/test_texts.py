@@ -6,11 +6,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from hitrate_lab.bad_input import BadInput
 from hitrate_lab.pages.of_studies.text_plan import operations
 from hitrate_lab.runs.work import Context
 from hitrate_lab.studies import plan_of, read_study
 from hitrate_lab.studies.gain import places
 from hitrate_lab.studies.registry import protocol_named
+from hitrate_lab.studies.text import heads
+from hitrate_lab.studies.text.features import features_of
 from hitrate_lab.studies.text.heads_gain import pictures, places_of, table
 
 FOLDER = Path(__file__).resolve().parents[4] / "studies"
@@ -34,6 +37,10 @@ def data(tmp_path_factory):
         file = folder / "sentence_cls" / f"trec_{part}.tsv"
         file.parent.mkdir(exist_ok=True)
         file.write_text(trec, encoding="utf-8")
+    intents = "text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows)
+    (folder / "intents").mkdir()
+    for part in ("clinc150_imbalanced_train", "clinc150_val", "clinc150_test"):
+        (folder / "intents" / f"{part}.tsv").write_text(intents, encoding="utf-8")
     reviews = "Review Text,Rating,Recommended IND\n"
     reviews += "".join(f"{text},{label + 1},{label % 2}\n" for text, label in rows)
     (folder / "womens_reviews").mkdir()
@@ -42,6 +49,10 @@ def data(tmp_path_factory):
 
 
 SMALL = {
+    "text_intents_imbalanced": {
+        **{"features": "words", "seeds": [0, 1], "epochs": 3, "batch_size": 20, "imbalance": 3.0},
+        **{"tuning_seeds": 2, "learning_rates": [1e-2, 3e-2]},
+    },
     "text_words": {"seeds": [0, 1], "epochs": 3, "batch_size": 20, "headroom": 10},
     "mixing_table_3": {
         **{"vocabulary": 30, "words": 8, "rows": 40, "test_rows": 20, "held_out": 0.25},
@@ -70,6 +81,39 @@ def test_a_run_in_miniature_gives_finite_cells_and_the_same_ones_again(name, dat
     assert found == again
     assert {cell[2] for cell in found} <= {method.name for method in study.methods}
     assert np.isfinite([cell[3] for cell in found]).all()
+
+
+def test_a_tail_is_cut_from_training_rows_alone(data):
+    context = Context(data)
+    whole, cut = (
+        features_of("clinc150_imbalanced", "words", context, imbalance=imbalance, validation=True)
+        for imbalance in (1.0, 3.0)
+    )
+    # 80 rows of three classes: 26 of the first, a third of it of the last.
+    assert np.bincount(whole.train[1]).tolist() == [27, 27, 26]
+    assert np.bincount(cut.train[1]).tolist() == [26, 15, 8]
+    for part in ("test", "validation"):
+        assert getattr(cut, part)[1].equal(getattr(whole, part)[1])
+    assert features_of("trec", "words", context).validation is None
+    with pytest.raises(BadInput, match="trec has no validation rows beside test rows"):
+        features_of("trec", "words", context, validation=True)
+
+
+def test_candidates_are_chosen_by_published_validation_rows(data, monkeypatch):
+    asked = []
+
+    def seen(name, features, context, **options):
+        asked.append(options["validation"])
+        return features_of(name, features, context, **options)
+
+    monkeypatch.setattr(heads, "features_of", seen)
+    study = study_of("text_intents_imbalanced")
+    spec = {**plan_of(study)[0], **SMALL[study.name]}
+    for held_out in (0.0, 0.25):
+        found = protocol_named(study.protocol).run({**spec, "held_out": held_out}, Context(data))
+        assert found["train_rows"] == 49
+        assert all(0 <= each["validation"] <= 1 for each in found["methods"].values())
+    assert asked == [True, False]
 
 
 def made_up(study, per_point=2.0):
