@@ -197,7 +197,7 @@ def _around(center: int, grid: Grid, rows: int) -> list[int]:
     places = [center]
     if grid.beside:
         places += [center - 1, center + 1]
-        if rows > FEW_ROWS:
+        if rows > ROWS:
             # Likelihood hardly tells weak L2 apart there, and along the path it matters.
             places.append(int(np.argmin(np.abs(np.log(np.array(grid.l2) * rows)))))
     return list(dict.fromkeys(places))
