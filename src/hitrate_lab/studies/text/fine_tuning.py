@@ -55,6 +55,8 @@ class FineTuning(Protocol):
     def plan(self, study: Study) -> list[Specification]:
         """Specifications: all trials, then seed by seed what their best rates are used for.
 
+        Of a single learning rate there are no trials.
+
         Parameters
         ----------
         study : Study
@@ -79,10 +81,17 @@ class FineTuning(Protocol):
                     "warm": own["warm"],
                     "training": {**training, "epochs": sets[data_set]["epochs"], **own["training"]},
                 }
-                trials += [
-                    {**place, "stage": "trial", "trial": k, "learning_rate": r, "seed": TRIAL_SEED}
-                    for k, r in enumerate(rates)
-                ]
+                if len(rates) > 1:
+                    trials += [
+                        {
+                            **place,
+                            "stage": "trial",
+                            "trial": k,
+                            "learning_rate": rate,
+                            "seed": TRIAL_SEED,
+                        }
+                        for k, rate in enumerate(rates)
+                    ]
                 finals += [
                     {**place, "stage": "final", "learning_rates": rates, "seed": seed}
                     for seed in method.seeds
@@ -119,7 +128,10 @@ class FineTuning(Protocol):
         name, encoder = spec["data_set"].removeprefix(COLLECTION), spec["encoder"]
         data = _numbered(name, encoder, context.data_dir, spec["tokens"], parts)
         train, test, _ = data
-        chosen = spec if is_trial else best_of(context.known.values())
+        chosen: Mapping[str, Any] = spec
+        if not is_trial:
+            (rate, *others), trials = spec["learning_rates"], context.known.values()
+            chosen = best_of(trials) if others else {"learning_rate": rate}
         model = _model(data, encoder, spec["seed"], context)
         last, curve = _trained(model, train, spec, chosen["learning_rate"], context)
         logits = last.predict(test)
@@ -136,7 +148,7 @@ class FineTuning(Protocol):
             found["validation_accuracy"] = accuracy
         else:
             found |= {
-                "validation_accuracy": chosen["validation_accuracy"],
+                "validation_accuracy": chosen.get("validation_accuracy"),
                 "test_accuracy": accuracy,
                 "train_accuracy": last.evaluate(train)["accuracy"],
                 # How often the most frequent answer is given.

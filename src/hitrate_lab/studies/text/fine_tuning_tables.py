@@ -127,9 +127,10 @@ def _course(study: Study, gathered: list[tuple[dict[str, Any], dict[str, Any]]])
         "head": ["", "method", "rate", *numbers, "at the end", "commonest answer"],
         "rows": rows,
         "text": (
-            "The learning rate that held-out training rows chose; training accuracy in percent, in "
-            "each epoch, with dropout, while weights still move, and of the last weights; share of "
-            "test rows that get the commonest answer, in percent. Means over seeds."
+            "The learning rate, of several that which held-out training rows chose; training "
+            "accuracy in percent, in each epoch, with dropout, while weights still move, and of "
+            "the last weights; share of test rows that get the commonest answer, in percent. "
+            "Means over seeds."
         ),
     }
 

@@ -102,6 +102,15 @@ def stored(done):
         return {key_of(run.specification): run for run in runs.runs(plan_of(study))}
 
 
+def test_one_rate_needs_no_trials(data_dir, tmp_path):
+    study, store = study_of(tmp_path, "[1e-3, 1e-2]", "[1e-2]"), tmp_path / "runs.sqlite"
+    plan = plan_of(study)
+    assert len(plan) == 12 and {spec["stage"] for spec in plan} == {"final"}
+    assert run_study(study, store=store, jobs=1, data_dir=data_dir).done == 12
+    for run in stored((study, store)).values():
+        assert run.result["learning_rate"] == 1e-2 and run.result["validation_accuracy"] is None
+
+
 def test_each_method_goes_on_with_the_rate_that_its_trials_chose(done):
     runs = stored(done)
     protocol, plan = FineTuning(), plan_of(done[0])
