@@ -175,6 +175,18 @@ def test_polish_lowers_the_error(classes):
     assert np.linalg.norm(theta) == pytest.approx(np.linalg.norm(start))
 
 
+def test_polish_knows_the_rows_beside_the_boundary_of_skewed_features():
+    # A few scores are a million times those of most rows: that is no rounding.
+    random = np.random.default_rng(0)
+    x = np.exp(5 * random.standard_normal((300, 5)))
+    y = (np.log(x) @ random.standard_normal(5) + random.standard_normal(300) > 0).astype(int)
+    table = Standardized(x, y, np.ones(300), 2)
+    start = convex_start(Objective(table), None, l2=0.0, max_iter=50, tol=1e-5).theta
+    theta, error = polish(table, start, breakpoints=300_000, random=random)
+    assert error == pytest.approx(1 - Objective(table).accuracy(theta))
+    assert error < 0.15 < 0.25 < 1 - Objective(table).accuracy(start)
+
+
 def test_more_rows_than_fit_are_first_a_sample(monkeypatch):
     import hitrate.sklearn.solvers.linear_fit as module
 

@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import hitrate
 from hitrate.sklearn import AccuracyClassifier
+from hitrate.sklearn.solvers.standardized import Standardized
 
 FIXED = {"l2": 1e-3, "sigma": 0.125, "margin": None, "polish": False}
 
@@ -68,3 +69,30 @@ def test_a_path_does_not_lead_to_the_most_frequent_class():
         model = AccuracyClassifier(l2=1 / 4000, sigma=sigma, margin=None, polish=False)
         assert model.fit(x, y).score(x, y) > max(y.mean(), 1 - y.mean()) + 0.02
         assert model.path_[0]["sigma"] <= 0.25
+
+
+@pytest.mark.parametrize(("rows", "classes"), [(3, 3), (5, 4), (6, 3)])
+def test_tables_of_a_few_rows_are_fitted(rows, classes):
+    target = np.arange(rows) % classes
+    model = AccuracyClassifier(l2=0).fit(np.zeros((rows, 1)), target)
+    assert model.score(np.zeros((rows, 1)), target) >= 1 / classes
+
+
+@pytest.mark.filterwarnings("error")
+def test_of_many_rows_half_is_held_out_and_one_over_n_is_tried(monkeypatch):
+    from hitrate.sklearn import tuning
+
+    tried = []
+    around = tuning._around
+    monkeypatch.setattr(tuning, "_around", lambda *given: tried.append(around(*given)) or tried[-1])
+    random = np.random.default_rng(0)
+    x = random.standard_normal((20_100, 2))
+    y = (x @ [1.0, 2.0] + random.standard_normal(len(x)) > 0).astype(int)
+    model = AccuracyClassifier().fit(x, y)
+    table = Standardized(x, y, np.ones(len(y)), 2)
+    held_out = tuning.Folds(table, np.random.default_rng(0))
+    assert [len(rows) for rows in held_out.splits] == [10_050]
+    nearest = int(np.argmin(np.abs(np.log(np.array(tuning.STRENGTHS)))))
+    assert nearest in tried[0] and model.score(x, y) > 0.8
+    # Where L2 is not chosen there is none beside it.
+    assert AccuracyClassifier(l2=0, early_stopping=True).fit(x, y).score(x, y) > 0.8

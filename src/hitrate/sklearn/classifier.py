@@ -61,11 +61,11 @@ class AccuracyClassifier(AccuracyEstimator, ClassifierMixin, BaseEstimator):  # 
         Weight of the squared length of the standardised features' weights;
         :math:`1 / (N l_2)` is C of scikit-learn's `LogisticRegression`. "auto" chooses by
         the start's held-out likelihood and accuracy, and tries the next stronger and weaker one
-        with each sigma. 0 is for the best accuracy on the training rows.
+        with each sigma, above 20,000 rows 1/N too. 0 is for the best accuracy on the training rows.
     sigma : float or "auto"
         Where sigma ends. Without L2 it is in units of the scores' spread. "auto" chooses by
-        held-out accuracy, the convex start of the path included (`sigma_` is then infinite), but
-        is 0.01 without L2.
+        held-out accuracy of 0.5, 0.25, smaller ones where scores are small, and the convex start
+        of the path (`sigma_` is then infinite), but is 0.01 without L2.
     margin : float, None or "auto"
         Distances :math:`\mu_y - \mu_i` are clipped at this value from above. "auto" is 1; where the
         convex start is chosen, or without L2, it is none.

@@ -133,9 +133,11 @@ class Folds:
 
     def sized(self, grid: Grid, starts: list[Array]) -> Grid:
         """The grid with the sigmas that weak scores of these starts, one a fold, ask for."""
+        if not grid.sized:
+            return grid
         every = [own_sigma(o, start) for (_, o, _), start in zip(self, starts, strict=True)]
         own = float(np.mean(every))
-        if not grid.sized or own >= grid.sigmas[-1]:
+        if own >= grid.sigmas[-1]:
             return grid
         return replace(grid, sigmas=(*grid.sigmas, *(share * own for share in grid.sigmas)))
 
@@ -197,7 +199,7 @@ def _around(center: int, grid: Grid, rows: int) -> list[int]:
     places = [center]
     if grid.beside:
         places += [center - 1, center + 1]
-        if rows > ROWS:
+        if rows > ROWS and len(grid.l2) > 1:
             # Likelihood hardly tells weak L2 apart there, and along the path it matters.
             places.append(int(np.argmin(np.abs(np.log(np.array(grid.l2) * rows)))))
     return list(dict.fromkeys(places))

@@ -85,10 +85,15 @@ def falls_with_l2(
         return replace(found, stages=stages)
     own = own_sigma(coarse, start)
     lower = [sigma for sigma in ends if sigma < own] or [ends[-1]]
-    other = falls(objective, coarse, settings, start, _down_to(lower, own))
-    if other.value > (1 - settings.tol) * found.value:
+    every = _down_to(lower, own)
+    if every == _down_to(ends, LARGEST_SIGMA):
         return replace(found, stages=stages)
-    return replace(other, stages=stages[: -len(lower)] + other.stages[-len(lower) :])
+    other = falls(objective, coarse, settings, start, every)
+    iterations = found.iterations + other.iterations
+    if other.value > (1 - settings.tol) * found.value:
+        return replace(found, stages=stages, iterations=iterations)
+    stages = stages[: -len(lower)] + other.stages[-len(lower) :]
+    return replace(other, stages=stages, iterations=iterations)
 
 
 def _down_to(ends: Sequence[float], first: float) -> list[float]:

@@ -18,7 +18,9 @@ AT_ONCE = 1 << 17
 # Lines to look at before each step, at least.
 LINES = 16
 # Rows this close to the boundary, of the largest score, may be on either side for others.
-ROUNDING = 1e-6
+ROUNDING = {"float32": 1e-6, "float64": 1e-12}
+# What a step costs at least, in rows.
+FEWEST = 64
 # Rounds over all classes without a better error before the search starts from elsewhere.
 PATIENCE = 5
 
@@ -67,7 +69,7 @@ def polish(
         for c in movable:
             for lines in (pivoted(table, count, random), random_lines(size, count, random)):
                 search.step(c, lines)
-                left -= near * lines.shape[1]
+                left -= max(near, FEWEST) * lines.shape[1]
                 if search.error < lowest - 1e-12:
                     # The error does not depend on the length, which must not run away. Scores
                     # that many steps have added to may hide that rows lie on the boundary.
@@ -118,7 +120,8 @@ class LineSearch:
         self.scores[:, 1:] = table.scores(theta)
         self.weight = table.weight.astype(np.float64)
         self.all = np.arange(table.rows)
-        self.error = self._error_of(self._gaps() - ROUNDING * np.abs(self.scores).max())
+        rounding = ROUNDING[self.scores.dtype.name] * np.abs(self.scores).max()
+        self.error = self._error_of(self._gaps() - rounding)
 
     @property
     def length(self) -> float:
@@ -213,8 +216,10 @@ def best_piece(gap: Array, slope: Array, weight: Array) -> tuple[int, float] | N
 
     Returns
     -------
-    (line, s), or None where every other piece has a larger error
+    (line, s), or None where every other piece has a larger error, or there is none
     """
+    if len(gap) < 2:
+        return None
     slope = np.ascontiguousarray(slope.T)  # (k, n): sorted fastest along memory
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         at = -gap / slope
