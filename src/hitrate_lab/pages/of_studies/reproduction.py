@@ -62,6 +62,13 @@ SHOWN = {
         ),
         ("gain-law", "gain-refit"),
     ),
+    "mixing_table_3": Shown(
+        "text",
+        (
+            *(f"Architecture {k}: test accuracy, %" for k in range(1, 6)),
+            CE,
+        ),
+    ),
     "mixing_table_4": Shown(
         "mixing_tables",
         ("Table 4, linear", "Table 4, one hidden layer"),
@@ -117,6 +124,7 @@ SHOWN = {
             "16 hidden units: balanced accuracy, %",
         ),
     ),
+    "text_intents_fine_tuned": Shown("text", (DIFFERENCES, "How training went")),
     "text_next_words": Shown("text", NEXT_WORDS),
     "text_next_words_top_3": Shown("text", NEXT_WORDS),
 }
