@@ -251,7 +251,10 @@ def test_more_hits_are_more_likely():
 @pytest.mark.parametrize("noise", KNOWN)
 @pytest.mark.parametrize(
     ("classes", "k"),
-    [(3, 2), (10, 5), (40, 10), *(pytest.param(300, k, marks=pytest.mark.slow) for k in (2, 10))],
+    [
+        *((3, 2), (10, 5), (40, 10), (60, 24)),
+        *(pytest.param(300, k, marks=pytest.mark.slow) for k in (2, 10)),
+    ],
 )
 def test_even_nodes_in_float32_agree_with_panels_in_float64(noise, classes, k):
     generator = torch.Generator().manual_seed(classes)

@@ -147,7 +147,8 @@ def _gumbel_spacing(classes: int, k: int, lowest: float) -> float:
     spacing = 0.7
     while True:
         y = 2 * math.pi / spacing
-        log_missed = -0.5 * math.pi * y + (k + 1) * math.log(y) - math.lgamma(k + 1)
+        log_missed = 0.5 * (math.log(2 * math.pi * y) - math.pi * y)
+        log_missed += sum(0.5 * math.log1p((y / j) ** 2) for j in range(1, k + 1))
         if log_missed < math.log(MISSED):
             return spacing
         spacing *= 0.97
