@@ -45,6 +45,11 @@ class EvenNodes(NamedTuple):
         1 - p and of the slopes.
     spacing : callable
         C, k, the band's lowest margin -> distance of the nodes.
+    reach : (float, float)
+        The k-th closest margins of rows that are served with rivals as moments, in float64.
+    fading, lowest : float
+        For rivals as moments: how fast they fade with their distance, math (59), and where the
+        closest of them is so far ahead that nodes to the left do not count.
     """
 
     noise: str
@@ -54,6 +59,9 @@ class EvenNodes(NamedTuple):
     tails: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
     ends: Callable[[Tensor, int, int], tuple[Tensor, Tensor]]
     spacing: Callable[[int, int, float], float]
+    reach: tuple[float, float]
+    fading: float
+    lowest: float
 
 
 def _normal_tails(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -162,6 +170,9 @@ NORMAL = EvenNodes(
     tails=_normal_tails,
     ends=_normal_ends,
     spacing=_normal_spacing,
+    reach=(-21.0, 21.0),
+    fading=0.5,
+    lowest=-4.0,
 )
 LOGISTIC = EvenNodes(
     noise="logistic",
@@ -171,6 +182,9 @@ LOGISTIC = EvenNodes(
     tails=_logistic_tails,
     ends=_logistic_ends,
     spacing=_gumbel_spacing,
+    reach=(-300.0, 110.0),
+    fading=0.5,
+    lowest=-4.0,
 )
 GUMBEL = EvenNodes(
     noise="gumbel",
@@ -180,4 +194,7 @@ GUMBEL = EvenNodes(
     tails=_gumbel_tails,
     ends=_gumbel_ends,
     spacing=_gumbel_spacing,
+    reach=(-1e4, 110.0),
+    fading=1.0,
+    lowest=-2.0,
 )

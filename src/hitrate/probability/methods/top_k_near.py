@@ -1,4 +1,8 @@
-"""log p of being among the k highest in float32, by even nodes: `even_nodes` says where."""
+"""log p of being among the k highest with the accuracy of float32, by even nodes.
+
+`even_nodes` says where they are. Here all rivals are counted, in torch; `top_k_by_moments` counts a
+few of them, and is taken where it serves.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,11 @@ import math
 import torch
 from torch import Tensor
 
-from hitrate.probability.execution import parts
+from hitrate.probability.execution import is_quick_in_numpy, parts
 from hitrate.probability.methods.even_nodes import GUMBEL, LOGISTIC, NORMAL, EvenNodes
 from hitrate.probability.methods.poisson_binomial import Count
 from hitrate.probability.methods.top_k import top_k as general_top_k
+from hitrate.probability.methods.top_k_by_moments import MOST, by_moments
 
 # Logs of weights end here: where they are larger, what they multiply is nothing.
 LARGEST = 80.0
@@ -37,15 +42,18 @@ def near_top_k(a: Tensor, b: None, *, k: int, near: EvenNodes) -> tuple[Tensor, 
     None
         In the place of slopes in b.
     """
-    kth = a.topk(k, 1, largest=False).values[:, -1:]
+    serve, bands = functools.partial(by_counts, k=k, near=near), near.bands
+    if k <= MOST and is_quick_in_numpy(a):
+        serve, bands = functools.partial(by_moments, k=k, near=near), (near.reach,)
+    kth = a.topk(k, 1, largest=False).values[:, -1]
+    if len(a) and bool((kth >= bands[0][0]).all()) and bool((kth <= bands[0][1]).all()):
+        return *serve(a), None
     log_p, slope = torch.zeros_like(a[:, 0]), torch.zeros_like(a)
-    rest = ~(kth > near.won)[:, 0]
-    for lowest, highest in near.bands:
-        served = ((kth >= lowest) & (kth <= highest))[:, 0] & rest
-        if bool(served.all()):
-            return *_served(a, kth, k, near, lowest), None
+    rest = ~(kth > near.won)
+    for lowest, highest in bands:
+        served = (kth >= lowest) & (kth <= highest) & rest
         if bool(served.any()):
-            log_p[served], slope[served] = _served(a[served], kth[served], k, near, lowest)
+            log_p[served], slope[served] = serve(a[served])
             rest = rest & ~served
     if bool(rest.any()):
         from hitrate.probability.noises import NOISES
@@ -55,13 +63,11 @@ def near_top_k(a: Tensor, b: None, *, k: int, near: EvenNodes) -> tuple[Tensor, 
     return log_p, slope, None
 
 
-def _served(
-    a: Tensor, kth: Tensor, k: int, near: EvenNodes, lowest: float
-) -> tuple[Tensor, Tensor]:
-    """Value and slopes of the rows of one band."""
+def by_counts(a: Tensor, k: int, near: EvenNodes) -> tuple[Tensor, Tensor]:
+    """Value and slopes of rows that one band of nodes serves: all rivals are counted."""
     log_p, slope, classes = torch.empty_like(a[:, 0]), torch.empty_like(a), a.shape[1]
-    if not len(a):
-        return log_p, slope
+    kth = a.topk(k, 1, largest=False).values[:, -1:]
+    lowest = next(band[0] for band in near.bands if band[0] <= float(kth.min()))
     low, high = near.ends(kth, classes, k)
     count = math.ceil(float((high - low).max()) / near.spacing(classes, k, lowest)) + 1
     step = (high - low) / (count - 1)
