@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import hitrate
 from hitrate.probability.methods import even_nodes, fading_moments, top_k_near
 from hitrate.probability.methods.top_k import top_k
 from hitrate.probability.methods.top_k_by_moments import MORE, MOST, by_moments
@@ -163,3 +164,24 @@ def test_sums_and_values_of_a_function_come_from_its_coefficients(name):
     expected = function(behind).flatten().index_fill(0, torch.tensor([7, 45]), 0.0).view(3, 40)
     np.testing.assert_allclose(read, expected, rtol=0, atol=2e-7)
     np.testing.assert_allclose(moments @ coefficients, expected.sum(1), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("noise", NODES)
+def test_a_loss_at_once_is_the_loss_step_by_step(noise):
+    generator = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(20, 30, generator=generator)
+    target = torch.randint(30, (20,), generator=generator)
+    target[3], weight = -100, torch.rand(30, generator=generator)
+    loss = hitrate.ExactLoss(0.7, noise=noise, link="gce", k=3, margin=2.0, weight=weight)
+    assert loss.explain(logits, target).at_once
+    results = []
+    for sigma in (0.7, torch.full((20,), 0.7)):
+        z = logits.clone().requires_grad_()
+        loss = hitrate.exact_loss(
+            z, target, sigma, noise=noise, link="gce", k=3, margin=2.0, weight=weight
+        )
+        (gradient,) = torch.autograd.grad(loss, z, create_graph=True)
+        (curve,) = torch.autograd.grad(gradient.square().sum(), z)
+        results.append((loss.detach(), gradient.detach(), curve))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs)

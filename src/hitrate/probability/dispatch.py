@@ -209,7 +209,7 @@ def _why_not_at_once(request: Request) -> str | None:
         return "a compiler fuses the loss itself"
     if request.all_classes:
         return "targets are of all classes"
-    return request.not_few or _why_not_top_1(request)
+    return request.not_few or None
 
 
 def _why_no_softmax(request: Request) -> str | None:
@@ -217,7 +217,7 @@ def _why_no_softmax(request: Request) -> str | None:
         return ""
     if request.has_margin:
         return "with a margin a loss goes step by step"
-    return _why_not_at_once(request)
+    return _why_not_at_once(request) if request.k == 1 else _why_not_top_1(request)
 
 
 def _why_no_closed_form(request: Request) -> str | None:
@@ -339,7 +339,7 @@ WAYS = (
 )
 
 # Ways by which a loss may have its value and gradient at once.
-AT_ONCE = ("softmax", "two_classes", "gridded", "quadrature")
+AT_ONCE = ("softmax", "two_classes", "gridded", "quadrature", "top_k")
 
 
 def is_transformed(a: Tensor) -> bool:
