@@ -172,8 +172,9 @@ def steps_of(way: str, noise: Noise, dtype: torch.dtype, core: Core) -> Steps:
         case "kernel":
             from hitrate.kernels.launch import log_probability as kernel
 
-            assert noise.kernel is not None
-            return Kernel(functools.partial(kernel, noise=noise.kernel))
+            name = noise.kernel if core.k == 1 else noise.top_k_kernel
+            assert name is not None
+            return Kernel(functools.partial(kernel, noise=name, k=core.k), core.k)
         case "two_classes":
             return Margined(noise.two_classes)
         case "gridded" | "quadrature":

@@ -25,6 +25,8 @@ BACKENDS = ("auto", "torch", "triton")
 HAS_TRITON = find_spec("triton") is not None
 # A way that serves whatever method or backend was asked for.
 ANY = "any"
+# How many of the highest the kernels count up to.
+KERNEL_K = 10
 KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -161,10 +163,11 @@ def _why_not_top_1(request: Request) -> str | None:
 
 
 def _why_no_kernel(request: Request) -> str | None:
-    if request.k > 1:
-        return _why_not_top_1(request)
-    if request.noise.kernel is None:
+    kernel = request.noise.kernel if request.k == 1 else request.noise.top_k_kernel
+    if kernel is None:
         return f"there is no kernel for {request.noise.name} noise"
+    if request.k > KERNEL_K:
+        return f"the kernel is for k up to {KERNEL_K}, and k is {request.k}"
     if request.all_classes:
         return "the kernels have one target per row"
     return _why_no_triton(request)
