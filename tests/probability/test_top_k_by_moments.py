@@ -95,6 +95,16 @@ def test_so_it_is_at_both_ends_of_what_is_served(noise, classes, k):
 
 
 @pytest.mark.parametrize("noise", NODES)
+@pytest.mark.parametrize("at", [-8.0, 2.0, 4.0, 10.0])
+@pytest.mark.parametrize(("classes", "k"), [(12, 2), (100, 5), (300, 60)])
+def test_all_but_one_of_the_k_may_be_far_ahead(noise, at, classes, k):
+    # A row alone: rows side by side have the same nodes.
+    a = at + rivals("spread", classes - 1, torch.Generator().manual_seed(k)) / 16
+    a[: k - 1] -= 60
+    assert_agrees(torch.nn.functional.pad(a[None], (0, 1), value=1e30), k, noise)
+
+
+@pytest.mark.parametrize("noise", NODES)
 def test_rivals_infinitely_far_away_are_ahead_or_behind(noise):
     near = rows_of(("normal", "level"), noise, 30, 2, 5)
     # Two that are ahead for certain, and forty that are behind.

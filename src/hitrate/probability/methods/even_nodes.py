@@ -77,10 +77,12 @@ def _normal_ends(kth: Tensor, classes: int, k: int) -> tuple[Tensor, Tensor]:
     half = 0.5 * kth
     more = math.log(k) + 0.5 * crowd * crowd
     low = torch.where(kth > 0, -to_left, -half - (DROP + more + half * half).sqrt())
-    high = ((crowd - kth).clamp_min(0.0) ** 2 + 2 * DROP + 2).sqrt()
+    # All but one of the k may be far ahead.
+    best = _quantile(classes, 1)
+    high = ((best - kth).clamp_min(0.0) ** 2 + 2 * DROP + 2).sqrt()
     share = (k - 1) / (k + 1)
     surely = -half + (DROP + math.log(classes) + share * half * half).sqrt()
-    return low, torch.where(kth > crowd + 1, surely, high)
+    return low, torch.where(kth > best + 1, surely, high)
 
 
 @functools.cache
@@ -127,8 +129,7 @@ def _logistic_ends(kth: Tensor, classes: int, k: int) -> tuple[Tensor, Tensor]:
     low = torch.where(
         kth > 0, -kth - DROP - 0.7 * k, kth.new_tensor(-0.5 * (DROP + math.log(k)) - 2)
     )
-    high = (crowd - kth).clamp_min(0.0) + DROP + 1
-    return low, torch.where(kth > crowd + 1, 0.5 * DROP + 2 + 0.35 * k, high)
+    return low, (crowd - kth).clamp_min(0.0) + DROP + 1
 
 
 def _gumbel_tails(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -145,8 +146,7 @@ def _gumbel_ends(kth: Tensor, classes: int, k: int) -> tuple[Tensor, Tensor]:
     crowd = math.log(classes / k)
     lowest = -math.log(DROP + 4 + 2.3 * (k + 1))
     low = (-kth - math.log(DROP + 4 + math.log(classes))).clamp_min(lowest)
-    high = (crowd - kth).clamp_min(0.0) + DROP + 1
-    return torch.where(kth > 0, lowest, low), torch.where(kth > crowd + 1, 0.5 * DROP + 2, high)
+    return torch.where(kth > 0, lowest, low), (crowd - kth).clamp_min(0.0) + DROP + 1
 
 
 @functools.cache
