@@ -11,7 +11,8 @@ import torch
 from test_kernels import DEVICE, assert_close
 
 import hitrate
-from hitrate.probability.noises import NOISES
+from hitrate.probability.dispatch import Request, choose
+from hitrate.probability.noises import NOISES as KNOWN
 
 pytest.importorskip("triton")
 pytestmark = [
@@ -21,7 +22,8 @@ pytestmark = [
 ]
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
-
+# Those that have a kernel; tests elsewhere make noises of their own.
+NOISES = ("normal", "logistic", "gumbel")
 LEADS = (8.0, 2.0, 0.1, -0.1, -3.0, -12.0)
 FEW = (2.0, -3.0)
 
@@ -85,6 +87,20 @@ def test_rows_far_behind_agree_with_float64(noise, classes, k):
     logits, target = rows(classes, k, 2.0, leads=(-30.0, -60.0, -200.0, -1000.0))
     ones = torch.ones(len(target))
     assert_close(*both(logits, target, ones, ones, noise=noise, k=k), slope=3e-5, spread=1e-3)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(
+    ("classes", "k", "far", "leads"),
+    [(12, 3, 1e6, (4.0, -3.0)), slow(100, 10, 60.0, LEADS), slow(100, 2, 1e6, LEADS)],
+)
+def test_all_but_one_of_the_hardest_may_be_far_ahead(noise, classes, k, far, leads):
+    # One place is left, which the others and the target are after.
+    logits, target = rows(classes, k, 0.1, leads)
+    others = logits.scatter(1, target[:, None], -torch.inf)
+    logits.scatter_add_(1, others.topk(k - 1, 1).indices, torch.full((len(logits), k - 1), far))
+    ones = torch.ones(len(target))
+    assert_close(*both(logits, target, ones, ones, noise=noise, k=k))
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -194,6 +210,9 @@ def test_it_is_told_where_the_kernel_serves():
     for noise in NOISES:
         choice = hitrate.explain(logits, noise=noise, k=3, backend="triton")
         assert choice.way == "kernel" and choice.backend == "triton"
+        for k, way in ((10, "kernel"), (11, "general_top_k")):
+            request = Request(KNOWN[noise], 20, torch.float16, "cuda", k=k)
+            assert choose(request, "a call on a GPU").way == way
     on_cpu = hitrate.explain(logits, noise="gumbel", k=3)
     assert ("kernel", "the logits are on cpu") in on_cpu.passed_over
 

@@ -419,7 +419,6 @@ WRONG = {
         lambda x, y: hitrate.MixedLoss(k=0),
         "MixedLoss: k must be a whole number >= 1, got 0",
     ),
-    "kernel": (lambda x, y: hitrate.exact_loss(x, y, k=2, backend="triton"), "k is 2"),
 }
 
 

@@ -58,8 +58,7 @@ def interval(kth, classes, NOISE: tl.constexpr, K: tl.constexpr):
     if NOISE == NORMAL:
         place = tl.sqrt(2.0 * place)
     ahead = kth > 0.0
-    beyond = tl.maximum(place - kth, 0.0)
-    sure = kth > place + 1.0
+    right = tl.maximum(place - kth, 0.0) + DROP + 1.0
     if NOISE == NORMAL:
         half = 0.5 * kth
         more = log_k + 0.5 * place * place
@@ -68,20 +67,21 @@ def interval(kth, classes, NOISE: tl.constexpr, K: tl.constexpr):
             tl.sqrt(kth * kth + 2.0 * DROP + 1.4 * K),
             half + tl.sqrt(half * half + more + DROP),
         )
+        # All but one of the K may be far ahead.
+        best = tl.sqrt(2.0 * log_classes)
+        beyond = tl.maximum(best - kth, 0.0)
         share = (K - 1.0) / (K + 1.0)
         right = tl.where(
-            sure,
+            kth > best + 1.0,
             tl.sqrt(share * half * half + log_classes + DROP) - half,
             tl.sqrt(beyond * beyond + 2.0 * DROP + 2.0),
         )
     elif NOISE == LOGISTIC:
         left = tl.where(ahead, -kth - DROP - 0.7 * K, -0.5 * (log_k + DROP) - 2.0)
-        right = tl.where(sure, 0.5 * DROP + 2.0 + 0.35 * K, beyond + DROP + 1.0)
     else:
         lowest = -tl.log(tl.full((), DROP + 4.0 + 2.3 * (K + 1.0), tl.float32))
         left = tl.maximum(-kth - tl.log(log_classes + DROP + 4.0), lowest)
         left = tl.where(ahead, lowest, left)
-        right = tl.where(sure, 0.5 * DROP + 2.0, beyond + DROP + 1.0)
     return left, right
 
 
@@ -93,9 +93,9 @@ def nodes_between(left, right, kth, classes, NOISE: tl.constexpr, NODES: tl.cons
     """
     step = (right - left) / (NODES - 1)
     t = left + step * tl.arange(0, NODES)
-    _log_cdf, log_odds, _hazard = tails(kth + t, NOISE)
+    log_cdf, log_ahead, _hazard = tails(kth + t, NOISE)
     many = tl.maximum(tl.log(classes / CROWDED), 0.0)
-    return t, step, tl.maximum(log_odds + many, 0.0)
+    return t, step, tl.maximum(log_ahead - log_cdf + many, 0.0)
 
 
 @triton.jit(do_not_specialize=ANY_NUMBER, do_not_specialize_on_alignment=ANYWHERE)
@@ -251,7 +251,7 @@ def top_k_kernel(
     # Each node's share in p, over what the B_j add up to.
     share = tl.exp((value - log_p).to(tl.float32)) * width / fewer
     # By parts (58), for 1 - p with all its digits: F(t) in the place of f(t).
-    log_cdf, _odds, _hazard = tails(t, NOISE)
+    log_cdf, _log_ahead, _hazard = tails(t, NOISE)
     other = tl.exp((log_cdf + log_fewer).to(tl.float32)) * width / fewer
 
     # A row without a gradient writes zeros, an undefined one what is not a number.
@@ -264,8 +264,9 @@ def top_k_kernel(
         i = start + tl.arange(0, TILE)
         z, plays = crowd(here, i, y, last, last_class, classes)
         a = scaled_margin(z, own, scale, margin, HAS_MARGIN)
-        _log_cdf, log_odds, hazard = tails(a[:, None] + t[None, :], NOISE)
-        r = tl.exp(tl.minimum(log_odds - theta[None, :], 0.0).to(tl.float32))
+        log_lose, log_ahead, hazard = tails(a[:, None] + t[None, :], NOISE)
+        r = log_ahead - log_lose - theta[None, :]
+        r = tl.exp(tl.minimum(r, 0.0).to(tl.float32))
         decides = polynomial(
             b0[None, :],
             b1[None, :],

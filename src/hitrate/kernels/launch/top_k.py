@@ -20,8 +20,9 @@ NOISES = {
 }
 # Rivals that are counted one by one, beside k.
 MORE = 5
-# Classes up to which 128 nodes are close enough, and twice as many above.
-MANY, NODES = 4096, 128
+# Classes up to which 128 nodes are close enough, and twice as many above; k up to which they are
+# for logistic noise, whose intervals are the widest.
+MANY, FEW_AHEAD, NODES = 4096, 5, 128
 # Classes looked at together: for the hardest, and at a thousand of classes and nodes; warps.
 BLOCK, TILE, WARPS = 1024, 1024, 4
 
@@ -54,7 +55,9 @@ def log_p_of_top(
 @functools.lru_cache(maxsize=256)
 def _kernel(classes: int, how: tuple[Any, ...], types: tuple[Any, ...], is_aligned: bool) -> Start:
     """For a number of classes and types of tensors."""
-    nodes = NODES if classes <= MANY else 2 * NODES
+    noise, k = how[-2:]
+    is_close = classes > MANY or (noise == NOISES["logistic"] and k > FEW_AHEAD)
+    nodes = 2 * NODES if is_close else NODES
     padded = 1 << (classes - 1).bit_length()
     block, tile = min(max(padded, 16), BLOCK), min(max(padded, 2), TILE // nodes)
     return Start(top_k_kernel, (*how, block, tile, nodes), WARPS)

@@ -27,7 +27,7 @@ def log1p_of(e):
 
 @triton.jit
 def tails(x, NOISE: tl.constexpr):
-    """log F, log((1 - F) / F) and h at x, which is in float64: only what grows with x needs it."""
+    """log F, log(1 - F) and h at x, which is in float64: only what grows with x needs it."""
     z = x.to(tl.float32)
     if NOISE == NORMAL:
         half = 0.5 * x * x
@@ -36,22 +36,21 @@ def tails(x, NOISE: tl.constexpr):
         tail = tl.minimum(tl.exp(flat - half.to(tl.float32)), 0.5)
         rest = log1m(tail)
         behind = z < 0.0
-        odds = half - (flat - rest)
         log_cdf = tl.where(behind, flat - half, rest)
-        log_odds = tl.where(behind, odds, -odds)
+        log_ahead = tl.where(behind, rest, flat - half)
         ahead = tl.exp(-half.to(tl.float32) - rest - LOG_SQRT_2PI)
         hazard = tl.where(behind, SQRT_2_OVER_PI / scaled, ahead)
     elif NOISE == LOGISTIC:
         e = tl.exp(-tl.abs(z))
         log_cdf = tl.minimum(x, 0.0) - log1p_of(e)
-        log_odds = -x
+        log_ahead = tl.minimum(-x, 0.0) - log1p_of(e)
         hazard = tl.where(z < 0.0, 1.0, e) / (1.0 + e)
     else:
         hazard = tl.exp(tl.minimum(-z, 80.0))
         log_cdf = -hazard.to(tl.float64)
-        near = tl.log(one_minus_exp(-tl.maximum(hazard, 1e-4))) + hazard
-        log_odds = tl.where(z > 8.0, 0.5 * hazard - x, near)
-    return log_cdf, log_odds, hazard
+        near = tl.log(one_minus_exp(-tl.maximum(hazard, 1e-4)))
+        log_ahead = tl.where(z > 8.0, -0.5 * hazard - x, near)
+    return log_cdf, log_ahead, hazard
 
 
 @triton.jit
@@ -70,13 +69,14 @@ def log_density(t, NOISE: tl.constexpr):
 @triton.jit
 def tilted(x, theta, NOISE: tl.constexpr):
     """Tilted probabilities of a rival to lose and to be ahead, what they are short of, and h."""
-    log_cdf, log_odds, hazard = tails(x, NOISE)
-    d = log_odds - theta
+    log_cdf, log_ahead, hazard = tails(x, NOISE)
+    d = log_ahead - log_cdf - theta
     e = tl.exp(-tl.abs(d).to(tl.float32))
     large = 1.0 / (1.0 + e)
     lose = tl.where(d > 0.0, e * large, large)
     ahead = tl.where(d > 0.0, large, e * large)
-    short = log_cdf + tl.maximum(d, 0.0) + log1p_of(e)
+    # By the larger of both: theta must not be lost beside the odds of a rival that is far ahead.
+    short = tl.where(d > 0.0, log_ahead - theta, log_cdf) + log1p_of(e)
     # Without a tilt they are the true ones.
     return lose, ahead, tl.where(theta > 0.0, short, 0.0), hazard
 

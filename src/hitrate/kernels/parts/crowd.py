@@ -94,7 +94,8 @@ def count_crowd(
         i = start + tl.arange(0, TILE)
         z, plays = crowd(here, i, y, last, last_class, classes)
         a = scaled_margin(z, own, scale, margin, HAS_MARGIN)
-        log_cdf, log_odds, _hazard = tails(a[:, None] + t[None, :], NOISE)
+        log_cdf, log_ahead, _hazard = tails(a[:, None] + t[None, :], NOISE)
+        log_odds = log_ahead - log_cdf
         r = tl.exp(tl.minimum(log_odds - theta[None, :], 0.0).to(tl.float32))
         r = tl.where(plays[:, None], r, 0.0)
         nobody += tl.where(plays[:, None], log_cdf, 0.0)
