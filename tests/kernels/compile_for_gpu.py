@@ -17,6 +17,7 @@ from hitrate import links
 from hitrate.kernels import launch
 from hitrate.kernels.launch import all_classes as all_classes_launch
 from hitrate.kernels.launch import standardize as standardize_launch
+from hitrate.kernels.launch import top_k as top_k_launch
 from hitrate.kernels.launch.start import Start
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -66,6 +67,9 @@ def main():
     compile_loss("gumbel", 20, formulas[1], inner=(64,), everything=True)
     for classes in (10, 5000):
         compile_standardization(classes)
+    for noise in top_k_launch.NOISES:
+        for classes, k in ((10, 2), (100, 5), (10_000, 10)):
+            compile_top_k(noise, classes, k)
     launch.times(torch.ones(9), torch.ones(()))
     for noise in all_classes_launch.NOISES:
         for classes in (10, 1000):
@@ -90,6 +94,14 @@ def compile_loss(noise, classes, formula, *, inner=(), smoothing=0.0, everything
     call = launch.call_of(logits, target, sigma, weight, rule, wanted=True, learned=learned)
     _, found = call.value(logits, target, call.numbers.now())
     call.gradient(logits, target, found, torch.ones(()))
+
+
+def compile_top_k(noise, classes, k):
+    """log p to be among the k highest, with a margin for many classes."""
+    dtype = torch.bfloat16 if classes > 100 else torch.float32
+    logits, target = torch.zeros(2, classes, dtype=dtype), torch.zeros(2).long()
+    rule = launch.Rule(noise, margin=1.0 if classes > 10 else None)
+    top_k_launch.log_p_of_top(logits, target, torch.ones(2), rule, k)
 
 
 def compile_standardization(classes):

@@ -34,4 +34,5 @@ def test_every_kernel_and_link_compiles_for_a_gpu(tmp_path):
         "softmax_value",
         "statistics_kernel",
         "times_kernel",
+        "top_k_kernel",
     }

@@ -14,6 +14,7 @@ LOSSES = {
     "mixed": (hitrate.MixedLoss, {"focus": 0.25}),
     "exact": (hitrate.ExactLoss, {}),
     "probit": (hitrate.ExactLoss, {"link": "log", "margin": 1.0}),
+    "top_2": (hitrate.ExactLoss, {"link": "log", "k": 2}),
     "weighted": (hitrate.ExpectationLoss, {"weight": torch.linspace(1, 2, 5)}),
 }
 

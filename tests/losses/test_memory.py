@@ -82,6 +82,13 @@ def test_so_it_is_with_many_rows(noise, option, normalize):
     assert peak_of(Call(case, option, 4096, 100)) <= MOST
 
 
+@pytest.mark.parametrize(("rows", "classes"), [(64, 1000), (4096, 100)])
+@pytest.mark.parametrize("noise", FAMILY)
+def test_so_it_is_among_the_five_highest(noise, rows, classes):
+    case = exact(**FAMILY[noise].arguments, k=5)
+    assert peak_of(Call(case, "none", rows, classes)) <= MOST
+
+
 @pytest.fixture
 def few(monkeypatch):
     """Pieces of some dozen elements."""

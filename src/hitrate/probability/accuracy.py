@@ -124,7 +124,7 @@ def log_p_of_target(logits: Tensor, target: Tensor, sigma: float | Tensor, core:
         if choice.way == "closed_form":
             closed: Tensor = noise.closed_form(scores, target, scale, margin, learned=learned)
             return closed
-        steps = _steps(choice, noise, scores.dtype, core)
+        steps = steps_of(choice.way, noise, scores.dtype, core)
         return log_probability(scores, target, scale, margin, noise, steps, learned=learned)
 
 
@@ -165,19 +165,20 @@ def _choice(
     return choose(request, call)
 
 
-def _steps(choice: Choice, noise: Noise, dtype: torch.dtype, core: Core) -> Steps:
+def steps_of(way: str, noise: Noise, dtype: torch.dtype, core: Core) -> Steps:
     """The function that a way runs."""
     run: Any
-    match choice.way:
+    match way:
         case "kernel":
             from hitrate.kernels.launch import log_probability as kernel
 
-            assert noise.kernel is not None
-            return Kernel(functools.partial(kernel, noise=noise.kernel))
+            name = noise.kernel if core.k == 1 else noise.top_k_kernel
+            assert name is not None
+            return Kernel(functools.partial(kernel, noise=name, k=core.k), core.k)
         case "two_classes":
             return Margined(noise.two_classes)
         case "gridded" | "quadrature":
-            run = functools.partial(getattr(noise, choice.way), nodes=core.nodes)
+            run = functools.partial(getattr(noise, way), nodes=core.nodes)
         case "genz":
             run = functools.partial(noise.genz, samples=core.samples, generator=core.generator)
         case "monte_carlo":
@@ -186,7 +187,7 @@ def _steps(choice: Choice, noise: Noise, dtype: torch.dtype, core: Core) -> Step
             )
         case "top_k":
             run = functools.partial(noise.top_k, k=core.k)
-            return Margined(run, True, core.k, noise.has_linear_tails)
+            return Margined(run, True, core.k, noise.has_linear_tails, is_light=True)
         case "general_top_k":
             run = functools.partial(top_k, noise=noise, k=core.k, nodes=core.nodes, dtype=dtype)
             return Margined(run, True, core.k, noise.has_linear_tails)

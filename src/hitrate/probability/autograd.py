@@ -21,6 +21,8 @@ from hitrate.probability.noises import Noise
 # Above, gradients are numbers unless the target is hopelessly behind.
 SMALL_SIGMA = 1e-20
 
+# Logits of a method that holds few tensors of their size, up to which those are no matter.
+FEW = 2**14
 # Up to here nodes in float64 are closer to each other than noises are wide.
 FARTHEST_BEHIND = 1e12
 
@@ -29,13 +31,15 @@ class Margined(NamedTuple):
     """A method: margins' a, and b where there is one sigma per class, to log p and its slopes.
 
     One that knows no b returns two values. With `anywhere` margins are as any noise needs them.
-    p is the probability to be among the k highest. `is_linear` if the noise has linear tails.
+    p is the probability to be among the k highest. `is_linear` if the noise has linear tails;
+    `is_light` if a method holds few tensors of the margins' size.
     """
 
     run: Any
     anywhere: bool = False
     k: int = 1
     is_linear: bool | None = False
+    is_light: bool = False
 
 
 class Kernel(NamedTuple):
@@ -89,7 +93,10 @@ class LogProbability(torch.autograd.Function):
         if not steps.anywhere:
             return _some(logits, target, sigma, margin, learned, steps)
         # In float64, and with more of what is of the logits' size: some rows at a time.
-        pieces = row_parts(logits, 2 * logits.shape[1])
+        width = logits.shape[1]
+        pieces = (
+            row_parts(logits, width // 2, FEW) if steps.is_light else row_parts(logits, 2 * width)
+        )
         found = [
             _some(logits[rows], target[rows], sigma[rows], margin, learned, steps)
             for rows in pieces

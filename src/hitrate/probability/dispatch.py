@@ -25,6 +25,8 @@ BACKENDS = ("auto", "torch", "triton")
 HAS_TRITON = find_spec("triton") is not None
 # A way that serves whatever method or backend was asked for.
 ANY = "any"
+# How many of the highest the kernels count up to.
+KERNEL_K = 10
 KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -161,10 +163,11 @@ def _why_not_top_1(request: Request) -> str | None:
 
 
 def _why_no_kernel(request: Request) -> str | None:
-    if request.k > 1:
-        return _why_not_top_1(request)
-    if request.noise.kernel is None:
+    kernel = request.noise.kernel if request.k == 1 else request.noise.top_k_kernel
+    if kernel is None:
         return f"there is no kernel for {request.noise.name} noise"
+    if request.k > KERNEL_K:
+        return f"the kernel is for k up to {KERNEL_K}, and k is {request.k}"
     if request.all_classes:
         return "the kernels have one target per row"
     return _why_no_triton(request)
@@ -209,7 +212,7 @@ def _why_not_at_once(request: Request) -> str | None:
         return "a compiler fuses the loss itself"
     if request.all_classes:
         return "targets are of all classes"
-    return request.not_few or _why_not_top_1(request)
+    return request.not_few or None
 
 
 def _why_no_softmax(request: Request) -> str | None:
@@ -217,7 +220,7 @@ def _why_no_softmax(request: Request) -> str | None:
         return ""
     if request.has_margin:
         return "with a margin a loss goes step by step"
-    return _why_not_at_once(request)
+    return _why_not_at_once(request) if request.k == 1 else _why_not_top_1(request)
 
 
 def _why_no_closed_form(request: Request) -> str | None:
@@ -339,7 +342,7 @@ WAYS = (
 )
 
 # Ways by which a loss may have its value and gradient at once.
-AT_ONCE = ("softmax", "two_classes", "gridded", "quadrature")
+AT_ONCE = ("softmax", "two_classes", "gridded", "quadrature", "top_k")
 
 
 def is_transformed(a: Tensor) -> bool:

@@ -104,14 +104,14 @@ def parts(a: Tensor, width: int) -> list[slice]:
     return [slice(start, start + size) for start in range(0, a.shape[0], size)]
 
 
-def row_parts(a: Tensor, width: int) -> list[slice]:
+def row_parts(a: Tensor, width: int, least: int = LEAST) -> list[slice]:
     """The same where a dozen buffers of `width` are worked on: an eighth of the rows at the most.
 
-    Some thousand elements are no matter.
+    Some thousand elements are no matter, or `least`.
     """
     if not is_eager_cpu(a):
         return parts(a, width)
-    most = max(LEAST, min(block_size(), a.numel() // 8)) // width or 1
+    most = max(least, min(block_size(), a.numel() // 8)) // width or 1
     return [slice(start, start + most) for start in range(0, a.shape[0], most)]
 
 

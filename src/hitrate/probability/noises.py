@@ -54,6 +54,8 @@ class Noise:
         Nodes that serve all classes at once, see `hitrate.probability.methods.class_nodes`.
     kernel : str, optional
         The noise's name in `hitrate.kernels`, for log p and for losses of one class per row.
+    top_k_kernel : str, optional
+        The same for log p to be among the k highest.
     classes_kernel : str, optional
         The same for all classes of a row at once, and losses of them.
     loss_kernel : str, optional
@@ -96,6 +98,7 @@ class Noise:
     top_k: ClassVar[Any] = None
     class_nodes: ClassVar[Any] = None
     kernel: ClassVar[str | None] = None
+    top_k_kernel: ClassVar[str | None] = None
     classes_kernel: ClassVar[str | None] = None
     loss_kernel: ClassVar[str | None] = None
     has_linear_tails: ClassVar[bool | None] = None
@@ -196,6 +199,7 @@ ABILITIES = (
     "top_k",
     "class_nodes",
     "kernel",
+    "top_k_kernel",
     "classes_kernel",
     "loss_kernel",
     "has_linear_tails",
@@ -207,6 +211,7 @@ class Normal(Noise):
 
     name = "normal"
     kernel = "normal"
+    top_k_kernel = "normal"
     classes_kernel = "all_normal"
     two_classes = staticmethod(closed_forms.two_classes)
     quadrature = staticmethod(quadrature)
@@ -253,6 +258,7 @@ class Logistic(Noise):
 
     name = "logistic"
     kernel = "logistic"
+    top_k_kernel = "logistic"
     classes_kernel = "all_logistic"
     has_linear_tails = True
     top_k = staticmethod(top_k_near.logistic)
@@ -304,6 +310,7 @@ class Gumbel(Noise):
     """Standard Gumbel noise: p is the softmax, so -log p is cross entropy."""
 
     name = "gumbel"
+    top_k_kernel = "gumbel"
     loss_kernel = "gumbel"
     has_linear_tails = True
     closed_form = staticmethod(closed_forms.log_softmax_of_target)

@@ -21,8 +21,9 @@ from hitrate.losses.ways.margins_in_numpy import Found, by_moments, by_two_class
 from hitrate.losses.ways.numpy_links import in_numpy
 from hitrate.losses.ways.reduction import REDUCTIONS, Batch, Options
 from hitrate.probability import arguments
+from hitrate.probability.accuracy import steps_of
 from hitrate.probability.arguments import Core, is_number
-from hitrate.probability.autograd import LogProbability, Margined
+from hitrate.probability.autograd import LogProbability
 from hitrate.probability.dispatch import is_transformed
 from hitrate.probability.execution import BLOCK, full_precision
 from hitrate.probability.methods.closed_forms import two_classes
@@ -250,7 +251,7 @@ def _by_margins(logits: Tensor, classes: Array, sigma: float, core: Core, way: s
     found = quick(logits, classes, sigma, core.margin) if quick and logits.is_contiguous() else None
     if found is not None:
         return found
-    steps = Margined(getattr(noise, way))
+    steps = steps_of(way, noise, logits.dtype, core)
     column = logits.new_full((), sigma).expand(len(classes), 1)
     with full_precision(logits) if torch.is_autocast_enabled("cpu") else nullcontext():
         log_p, gradient, _ = LogProbability.forward(

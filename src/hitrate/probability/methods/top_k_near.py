@@ -1,67 +1,28 @@
-"""log p of being among the k highest in float32, by even nodes, docs/math.md (45), (46).
+"""log p of being among the k highest with the accuracy of float32, by even nodes.
 
-A row whose k-th closest rival is not far away needs no search for its nodes and no logs: F, 1 - F
-and f are numbers of a usual size at every node that counts.
+`even_nodes` says where they are. Here all rivals are counted, in torch; `top_k_by_moments` counts a
+few of them, and is taken where it serves.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
-from statistics import NormalDist
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from hitrate.probability import normal as normal_distribution
-from hitrate.probability.execution import parts
+from hitrate.probability.execution import is_quick_in_numpy, parts
+from hitrate.probability.methods.even_nodes import GUMBEL, LOGISTIC, NORMAL, EvenNodes
 from hitrate.probability.methods.poisson_binomial import Count
 from hitrate.probability.methods.top_k import top_k as general_top_k
-from hitrate.probability.normal import SQRT_2PI, SQRT_HALF
+from hitrate.probability.methods.top_k_by_moments import MOST, by_moments
 
-# How far the log of an integrand falls before the nodes end.
-DROP = 16.0
-# Distance of normal noise's nodes, in widths of the k-th highest of all rivals' noises; and what a
-# sum over nodes of the others may miss.
-NORMAL_SPACING, MISSED = 1.15, 1e-6
 # Logs of weights end here: where they are larger, what they multiply is nothing.
 LARGEST = 80.0
 
 
-class Near(NamedTuple):
-    """Even nodes for one noise.
-
-    Attributes
-    ----------
-    noise : str
-    bands : tuple of (float, float)
-        The k-th closest margins of rows that are served here, from and to; the rows of a band have
-        one distance of nodes.
-    won : float
-        From here on 1 - p is no number of float32.
-    log_density : callable
-        t -> log f(t).
-    tails : callable
-        x (n, C, K) in float32 -> F, 1 - F and f there; it may write over x.
-    ends : callable
-        k-th closest margins (N, 1), C, k -> ends of the interval that holds the integrands of p, of
-        1 - p and of the slopes.
-    spacing : callable
-        C, k, the band's lowest margin -> distance of the nodes.
-    """
-
-    noise: str
-    bands: tuple[tuple[float, float], ...]
-    won: float
-    log_density: Callable[[Tensor], Tensor]
-    tails: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
-    ends: Callable[[Tensor, int, int], tuple[Tensor, Tensor]]
-    spacing: Callable[[int, int, float], float]
-
-
-def near_top_k(a: Tensor, b: None, *, k: int, near: Near) -> tuple[Tensor, Tensor, None]:
+def near_top_k(a: Tensor, b: None, *, k: int, near: EvenNodes) -> tuple[Tensor, Tensor, None]:
     """Value and slopes of log p, with the accuracy of float32; looks at values.
 
     Parameters
@@ -71,7 +32,7 @@ def near_top_k(a: Tensor, b: None, *, k: int, near: Near) -> tuple[Tensor, Tenso
     b : None
         One sigma per row.
     k : int
-    near : Near
+    near : EvenNodes
         Rows that it does not serve go the general way.
 
     Returns
@@ -81,15 +42,18 @@ def near_top_k(a: Tensor, b: None, *, k: int, near: Near) -> tuple[Tensor, Tenso
     None
         In the place of slopes in b.
     """
-    kth = a.topk(k, 1, largest=False).values[:, -1:]
+    serve, bands = functools.partial(by_counts, k=k, near=near), near.bands
+    if k <= MOST and is_quick_in_numpy(a):
+        serve, bands = functools.partial(by_moments, k=k, near=near), (near.reach,)
+    kth = a.topk(k, 1, largest=False).values[:, -1]
+    if len(a) and bool((kth >= bands[0][0]).all()) and bool((kth <= bands[0][1]).all()):
+        return *serve(a), None
     log_p, slope = torch.zeros_like(a[:, 0]), torch.zeros_like(a)
-    rest = ~(kth > near.won)[:, 0]
-    for lowest, highest in near.bands:
-        served = ((kth >= lowest) & (kth <= highest))[:, 0] & rest
-        if bool(served.all()):
-            return *_served(a, kth, k, near, lowest), None
+    rest = ~(kth > near.won)
+    for lowest, highest in bands:
+        served = (kth >= lowest) & (kth <= highest) & rest
         if bool(served.any()):
-            log_p[served], slope[served] = _served(a[served], kth[served], k, near, lowest)
+            log_p[served], slope[served] = serve(a[served])
             rest = rest & ~served
     if bool(rest.any()):
         from hitrate.probability.noises import NOISES
@@ -99,11 +63,11 @@ def near_top_k(a: Tensor, b: None, *, k: int, near: Near) -> tuple[Tensor, Tenso
     return log_p, slope, None
 
 
-def _served(a: Tensor, kth: Tensor, k: int, near: Near, lowest: float) -> tuple[Tensor, Tensor]:
-    """Value and slopes of the rows of one band."""
+def by_counts(a: Tensor, k: int, near: EvenNodes) -> tuple[Tensor, Tensor]:
+    """Value and slopes of rows that one band of nodes serves: all rivals are counted."""
     log_p, slope, classes = torch.empty_like(a[:, 0]), torch.empty_like(a), a.shape[1]
-    if not len(a):
-        return log_p, slope
+    kth = a.topk(k, 1, largest=False).values[:, -1:]
+    lowest = next(band[0] for band in near.bands if band[0] <= float(kth.min()))
     low, high = near.ends(kth, classes, k)
     count = math.ceil(float((high - low).max()) / near.spacing(classes, k, lowest)) + 1
     step = (high - low) / (count - 1)
@@ -132,130 +96,6 @@ def _served(a: Tensor, kth: Tensor, k: int, near: Near, lowest: float) -> tuple[
     return log_p, slope
 
 
-def _normal_tails(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    z = x.clamp_(-40.0, 40.0).mul_(SQRT_HALF)
-    ahead = torch.erfc(z).mul_(0.5)
-    density = z.square().neg_().exp_().mul_(1.0 / SQRT_2PI)
-    return torch.erfc(z.neg_()).mul_(0.5), ahead, density
-
-
-def _normal_ends(kth: Tensor, classes: int, k: int) -> tuple[Tensor, Tensor]:
-    crowd = _quantile(classes, k)
-    to_left = (kth * kth + 2 * DROP + 1.4 * k).sqrt()
-    half = 0.5 * kth
-    more = math.log(k) + 0.5 * crowd * crowd
-    low = torch.where(kth > 0, -to_left, -half - (DROP + more + half * half).sqrt())
-    high = ((crowd - kth).clamp_min(0.0) ** 2 + 2 * DROP + 2).sqrt()
-    share = (k - 1) / (k + 1)
-    surely = -half + (DROP + math.log(classes) + share * half * half).sqrt()
-    return low, torch.where(kth > crowd + 1, surely, high)
-
-
-@functools.cache
-def _normal_spacing(classes: int, k: int, lowest: float) -> float:
-    k = min(k, classes // 2)
-    # The k-th highest of as many draws as there are classes: its standard deviation.
-    place = NormalDist().inv_cdf(1 - k / (classes + 1))
-    density = NormalDist().pdf(place)
-    width = math.sqrt(k * (classes + 1 - k) / (classes + 2)) / (classes + 1) / density
-    return NORMAL_SPACING * min(width, _width_behind(classes, k, lowest), 0.5)
-
-
-def _width_behind(classes: int, k: int, margin: float) -> float:
-    """The integrand's peak where all rivals are level at this margin, by its highest curvature."""
-    t = torch.linspace(0.0, 4.0 - margin, 4000, dtype=torch.float64)
-    ahead = torch.arange(k, dtype=t.dtype)[:, None]
-    behind = classes - 1 - ahead
-    ways = math.lgamma(classes) - torch.lgamma(ahead + 1) - torch.lgamma(behind + 1)
-    lose, win = torch.special.log_ndtr(t + margin), torch.special.log_ndtr(-t - margin)
-    log_integrand = torch.logsumexp(ways + ahead * win + behind * lose, 0) - 0.5 * t * t
-    curvature = -log_integrand.diff().diff() / (t[1] - t[0]) ** 2
-    near = log_integrand[1:-1] > log_integrand.max() - 2.0
-    return 1 / math.sqrt(float(curvature[near].max()))
-
-
-@functools.cache
-def _quantile(classes: int, k: int) -> float:
-    """Where about k of as many rivals as there are classes are ahead, all at the same margin."""
-    return max(0.0, NormalDist().inv_cdf(1 - k / (classes + 1)))
-
-
-def _logistic_tails(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    lose = torch.sigmoid(x)
-    ahead = torch.sigmoid(x.neg_())
-    return lose, ahead, lose * ahead
-
-
-def _logistic_log_density(t: Tensor) -> Tensor:
-    return -t.abs() - 2.0 * torch.log1p(torch.exp(-t.abs()))
-
-
-def _logistic_ends(kth: Tensor, classes: int, k: int) -> tuple[Tensor, Tensor]:
-    crowd = math.log(classes / k)
-    low = torch.where(
-        kth > 0, -kth - DROP - 0.7 * k, kth.new_tensor(-0.5 * (DROP + math.log(k)) - 2)
-    )
-    high = (crowd - kth).clamp_min(0.0) + DROP + 1
-    return low, torch.where(kth > crowd + 1, 0.5 * DROP + 2 + 0.35 * k, high)
-
-
-def _gumbel_tails(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    rate = x.clamp_(min=-80.0).neg_().exp_()
-    lose = torch.exp(-rate)
-    return lose, -torch.expm1(-rate), rate * lose
-
-
-def _gumbel_log_density(t: Tensor) -> Tensor:
-    return -t - torch.exp(-t)
-
-
-def _gumbel_ends(kth: Tensor, classes: int, k: int) -> tuple[Tensor, Tensor]:
-    crowd = math.log(classes / k)
-    lowest = -math.log(DROP + 4 + 2.3 * (k + 1))
-    low = (-kth - math.log(DROP + 4 + math.log(classes))).clamp_min(lowest)
-    high = (crowd - kth).clamp_min(0.0) + DROP + 1
-    return torch.where(kth > 0, lowest, low), torch.where(kth > crowd + 1, 0.5 * DROP + 2, high)
-
-
-@functools.cache
-def _gumbel_spacing(classes: int, k: int, lowest: float) -> float:
-    """By the Fourier transform of the k-th and (k + 1)-th highest of many draws, math (46)."""
-    spacing = 0.7
-    while True:
-        y = 2 * math.pi / spacing
-        log_missed = -0.5 * math.pi * y + (k + 1) * math.log(y) - math.lgamma(k + 1)
-        if log_missed < math.log(MISSED):
-            return spacing
-        spacing *= 0.97
-
-
-NORMAL = Near(
-    noise="normal",
-    bands=((-3.0, 21.0), (-8.0, -3.0), (-16.0, -8.0)),
-    won=21.0,
-    log_density=normal_distribution.log_density,
-    tails=_normal_tails,
-    ends=_normal_ends,
-    spacing=_normal_spacing,
-)
-LOGISTIC = Near(
-    noise="logistic",
-    bands=((-25.0, 25.0),),
-    won=110.0,
-    log_density=_logistic_log_density,
-    tails=_logistic_tails,
-    ends=_logistic_ends,
-    spacing=_gumbel_spacing,
-)
-GUMBEL = Near(
-    noise="gumbel",
-    bands=((-1e4, 75.0),),
-    won=110.0,
-    log_density=_gumbel_log_density,
-    tails=_gumbel_tails,
-    ends=_gumbel_ends,
-    spacing=_gumbel_spacing,
-)
 normal, logistic, gumbel = (
     functools.partial(near_top_k, near=near) for near in (NORMAL, LOGISTIC, GUMBEL)
 )
