@@ -228,7 +228,7 @@ def options_of(training: Mapping[str, Any], known: Mapping[str, Any] | None = No
     from hitrate.recipes import recipe
     from hitrate_lab.training import Options
 
-    fields = {**training, "changes": {**moving(training["changes"]), **(known or {})}}
+    fields = {**training, "changes": {**moving(training.get("changes", {})), **(known or {})}}
     last = fields.pop("last_learning_rate", None)
     if fields.get("rate") == "exponential":
         if last is None:
