@@ -48,6 +48,7 @@ learning_rate = 0.0003
 [[methods]]
 name = "CE"
 recipe = "cross_entropy"
+balance = "none"
 
 [methods.paper.balanced_accuracy]
 "images/mnist" = 38.32
