@@ -167,10 +167,15 @@ class TextVectors:
 
         self.name = folder_name(folder)
         self._folder, self._model = folder, Encoder(folder).eval()
+        # A model of another kind, or another's tokenizer, is told before a table is read.
+        self(["a text"])
 
     def __call__(self, texts: Sequence[str]) -> Floats:
-        """Vectors (N, I) of length 1, in float32."""
-        return _vectors(texts, self._folder, self._model)
+        """Vectors (N, I) of length 1, in float32; of a text without tokens 0."""
+        from hitrate_lab.datasets.encoders import using
+
+        with using(self._folder):
+            return _vectors(texts, self._folder, self._model)
 
 
 def _features(texts: Texts, folder: Path, model: Encoder) -> Floats:
@@ -190,7 +195,8 @@ def _vectors(texts: Sequence[str], folder: Path, model: Encoder) -> Floats:
 
     from hitrate_lab.datasets.encoders import tokens_of
 
-    tokens = [torch.tensor(row) for row in tokens_of(folder, texts, most=TOKENS)]
+    numbers = tokens_of(folder, texts, most=min(TOKENS, model.positions))
+    tokens = [torch.tensor(row, dtype=torch.long) for row in numbers]
     order = sorted(range(len(tokens)), key=lambda k: len(tokens[k]))
     found = np.empty((len(tokens), model.width), np.float32)
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):

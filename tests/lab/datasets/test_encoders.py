@@ -1,6 +1,7 @@
 """Encoders of sentences: tokens, means over them, and vectors that are kept."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from tiny_encoder import write_encoder
 
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.datasets.encoders import Encoder, encoder_folder, tokens_of
-from hitrate_lab.datasets.sentence_vectors import sentence_vectors
+from hitrate_lab.datasets.sentence_vectors import TextVectors, sentence_vectors
 
 WORDS = "the a red green blue dress coat fits well poorly".split()
 TEXTS = ("the red dress", "a coat fits", "blue")
@@ -77,6 +78,82 @@ def test_vectors_have_length_one_and_are_kept(data_dir, folder):
     (texts / "trec_train.tsv").unlink()
     again = sentence_vectors("trec", "tiny", data_dir=data_dir)
     assert all(np.array_equal(again[key], value) for key, value in found.items())
+
+
+@pytest.fixture
+def copy(folder, tmp_path):
+    """A folder with the encoder's files, to be changed."""
+    return shutil.copytree(folder, tmp_path / "copy")
+
+
+def changed(file, **fields):
+    """Write a JSON file anew, with other fields."""
+    file.write_text(json.dumps({**json.loads(file.read_text()), **fields}))
+
+
+@pytest.mark.parametrize("kind", ["DistilBert", "Roberta", "MPNet", "Electra"])
+def test_other_kinds_are_read_and_texts_cut_to_their_positions(copy, kind):
+    import transformers
+
+    sizes = {"vocab_size": 14, "max_position_embeddings": 12, "intermediate_size": 16}
+    sizes |= {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = getattr(transformers, f"{kind}Config")(**sizes)
+    getattr(transformers, f"{kind}Model")(config).save_pretrained(copy)
+    # RoBERTa's kin begin behind the padding's number.
+    assert Encoder(copy).positions == (10 if kind in ("Roberta", "MPNet") else 12)
+    vectors = TextVectors(copy)(["the red dress fits well " * 20, "the red dress"])
+    assert vectors.shape == (2, 16) and np.isfinite(vectors).all()
+
+
+def test_a_text_without_tokens_is_zeros_beside_others_and_alone(copy):
+    changed(copy / "tokenizer.json", post_processor=None)
+    vectors = TextVectors(copy)
+    found = vectors(["", "the red dress"])
+    assert not found[0].any() and np.linalg.norm(found[1]) == pytest.approx(1, rel=1e-5)
+    assert not vectors([""]).any()
+
+
+def test_no_token_for_padding_is_the_first_one(copy, folder):
+    changed(copy / "config.json", pad_token_id=None)
+    np.testing.assert_array_equal(TextVectors(copy)(TEXTS), TextVectors(folder)(TEXTS))
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 90868376\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "why"),
+    [
+        ("config.json", "{}", "model_type"),
+        ("config.json", "{", "not a valid JSON"),
+        ("tokenizer.json", "{}", "Model missing"),
+        ("model.safetensors", POINTER, "header"),
+        ("model.safetensors", 900, "incomplete metadata|header"),
+    ],
+    ids=["no type", "no JSON", "no tokenizer", "pointer", "cut"],
+)
+def test_a_damaged_folder_is_told_in_one_line(copy, file, content, why):
+    if isinstance(content, int):
+        (copy / file).write_bytes((copy / file).read_bytes()[:-content])
+    else:
+        (copy / file).write_text(content)
+    with pytest.raises(BadInput, match=rf"the encoder .*copy cannot be used: .*({why})") as error:
+        TextVectors(copy)
+    assert "\n" not in str(error.value)
+
+
+def test_files_that_do_not_go_together_are_told_in_one_line(copy):
+    changed(copy / "config.json", hidden_size=32)
+    with pytest.raises(BadInput, match=r"cannot be used: Error.* size mismatch for .*\[14, 16\]"):
+        TextVectors(copy)
+    changed(copy / "config.json", hidden_size=16)
+    model = json.loads((copy / "tokenizer.json").read_text())["model"]
+    # Of another encoder, whose words have higher numbers; some of them alone.
+    vocabulary = {word: k + 90 * (word == "coat") for word, k in model["vocab"].items()}
+    changed(copy / "tokenizer.json", model={**model, "vocab": vocabulary})
+    vectors = TextVectors(copy)
+    with pytest.raises(BadInput, match="cannot be used: index 100 is out of bounds"):
+        vectors(["a coat"])
 
 
 def test_what_is_missing_is_told_in_one_line(data_dir, folder, tmp_path):

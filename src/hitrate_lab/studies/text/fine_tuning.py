@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hitrate_lab.bad_input import BadInput
 from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.seeds import seed_of
@@ -269,6 +270,10 @@ def _model(
     *parts, classes = data
     used = {token for part in parts for row in part.x for token in row.tolist()}
     inner = Encoder(encoder_folder(encoder, context.data_dir), used)
+    longest = max(len(row) for part in parts for row in part.x)
+    if longest > inner.positions:
+        most = f"{encoder} has {inner.positions} positions"
+        raise BadInput(f"a text of {longest} tokens is too long: {most}; settings.tokens cuts it")
     torch.manual_seed(seed_of(seed, WEIGHTS))
     return SentenceClassifier(inner, inner.width, classes).to(context.device)
 

@@ -1,7 +1,10 @@
 """Fine-tuning in miniature: a made-up encoder, texts of which a word tells the class."""
 
+import shutil
+
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 from tiny_encoder import write_encoder
 
 from hitrate_lab.bad_input import BadInput
@@ -234,6 +237,21 @@ def test_an_option_of_training_that_there_is_not_is_told(tmp_path):
     study = study_of(tmp_path, "warmup = 0.1", "warm_up = 0.1")
     with pytest.raises(BadInput, match=r"methods\[CE\]: warm_up is no option of training"):
         plan_of(study)
+
+
+def test_texts_that_an_encoder_cannot_read_are_told_before_training(data_dir, tmp_path):
+    texts = tmp_path / "data"
+    shutil.copytree(data_dir, texts)
+    config = texts / "text" / "encoders" / "tiny" / "config.json"
+    config.write_text(config.read_text().replace('embeddings": 32', 'embeddings": 6'))
+    weights = config.with_name("model.safetensors")
+    held = load_file(weights)
+    name = "embeddings.position_embeddings.weight"
+    save_file({**held, name: held[name][:6].clone()}, weights)
+    spec = plan_of(study_of(tmp_path))[0]
+    fine_tuning._numbered.cache_clear()
+    with pytest.raises(BadInput, match="a text of 7 tokens is too long: tiny has 6 positions"):
+        FineTuning().run(spec, Context(texts))
 
 
 def test_tokens_are_counted_once_for_all_runs_on_a_set(done, data_dir):
