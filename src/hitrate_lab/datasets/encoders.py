@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.tables.reading import data_folders
 
+# Of an encoder's folder.
+FILES = ("config.json", "tokenizer.json", "model.safetensors")
 # What stands behind each text of a pair, where the two have other types.
 SEPARATOR = "[SEP]"
 
@@ -44,13 +46,24 @@ def encoder_folder(encoder: str, data_dir: Path | None = None) -> Path:
 
 
 def folder_name(folder: Path) -> str:
-    """The folder's own name, and the first eight digits of its weights' SHA-256."""
-    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+    """The folder's own name, and what `digest_of` says of its files."""
+    return f"{folder.absolute().name} {digest_of(folder)}"
+
+
+def digest_of(folder: Path) -> str:
+    """Eight digits of a SHA-256 of all that vectors depend on: configuration, tokenizer, weights.
+
+    Parameters
+    ----------
+    folder : Path
+    """
+    whole = hashlib.sha256()
+    for name in FILES:
         if not (folder / name).is_file():
             raise BadInput(f"{folder} is no encoder: it has no {name}")
-    with (folder / "model.safetensors").open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
-    return f"{folder.absolute().name} {digest.hexdigest()[:8]}"
+        with (folder / name).open("rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()[:8]
 
 
 def tokens_of(

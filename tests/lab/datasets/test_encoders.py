@@ -9,7 +9,7 @@ import torch
 from tiny_encoder import write_encoder
 
 from hitrate_lab.bad_input import BadInput
-from hitrate_lab.datasets.encoders import Encoder, encoder_folder, tokens_of
+from hitrate_lab.datasets.encoders import FILES, Encoder, encoder_folder, folder_name, tokens_of
 from hitrate_lab.datasets.sentence_vectors import TextVectors, sentence_vectors
 
 WORDS = "the a red green blue dress coat fits well poorly".split()
@@ -116,6 +116,14 @@ def test_a_text_without_tokens_is_zeros_beside_others_and_alone(copy):
 def test_no_token_for_padding_is_the_first_one(copy, folder):
     changed(copy / "config.json", pad_token_id=None)
     np.testing.assert_array_equal(TextVectors(copy)(TEXTS), TextVectors(folder)(TEXTS))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_each_of_its_files_is_in_the_name_and_the_folder_beside(copy, folder, file):
+    name, digest = folder_name(folder).split()
+    assert (name, folder_name(copy)) == ("tiny", f"copy {digest}")
+    (copy / file).write_bytes((copy / file).read_bytes() + b" ")
+    assert folder_name(copy) != f"copy {digest}"
 
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 90868376\n"
