@@ -9,6 +9,7 @@ import torch
 from tiny_encoder import write_encoder
 
 from hitrate_lab.bad_input import BadInput
+from hitrate_lab.datasets import sentence_vectors as module
 from hitrate_lab.datasets.encoders import FILES, Encoder, encoder_folder, folder_name, tokens_of
 from hitrate_lab.datasets.sentence_vectors import TextVectors, sentence_vectors
 
@@ -27,6 +28,16 @@ def data_dir(tmp_path_factory):
 @pytest.fixture(scope="module")
 def folder(data_dir):
     return encoder_folder("tiny", data_dir)
+
+
+def write_texts(data_dir):
+    """The folder of a set with three rows to learn from and three to test on."""
+    texts = data_dir / "text" / "sentence_cls"
+    texts.mkdir(parents=True)
+    for part, rows in (("train", TEXTS), ("test", OTHERS)):
+        lines = "".join(f"{text}\t{k}\n" for k, text in enumerate(rows))
+        (texts / f"trec_{part}.tsv").write_text("sentence\tlabel\n" + lines)
+    return texts
 
 
 def filled(rows, padding=0):
@@ -67,11 +78,7 @@ def test_rows_are_cut_to_so_many_tokens(folder):
 
 
 def test_vectors_have_length_one_and_are_kept(data_dir, folder):
-    texts = data_dir / "text" / "sentence_cls"
-    texts.mkdir(parents=True)
-    for part, rows in (("train", TEXTS), ("test", OTHERS)):
-        lines = "".join(f"{text}\t{k}\n" for k, text in enumerate(rows))
-        (texts / f"trec_{part}.tsv").write_text("sentence\tlabel\n" + lines)
+    texts = write_texts(data_dir)
     found = sentence_vectors("trec", "tiny", data_dir=data_dir)
     assert found["train_x"].shape == (3, 16) and found["classes"] == 3
     np.testing.assert_allclose(np.linalg.norm(found["test_x"], axis=1), 1, rtol=1e-5)
@@ -162,6 +169,55 @@ def test_files_that_do_not_go_together_are_told_in_one_line(copy):
     vectors = TextVectors(copy)
     with pytest.raises(BadInput, match="cannot be used: index 100 is out of bounds"):
         vectors(["a coat"])
+
+
+@pytest.fixture
+def made(data_dir, tmp_path):
+    """A data folder of its own with an encoder, texts, and where their vectors will be."""
+    shutil.copytree(data_dir / "text" / "encoders", tmp_path / "text" / "encoders")
+    write_texts(tmp_path)
+    return tmp_path, tmp_path / "text" / "vectors" / "tiny" / "trec.npz"
+
+
+def test_vectors_of_another_encoder_of_that_name_are_made_anew(made):
+    data_dir, file = made
+    first = sentence_vectors("trec", "tiny", data_dir=data_dir)
+    written = file.stat().st_mtime_ns
+    sentence_vectors("trec", "tiny", data_dir=data_dir)
+    assert file.stat().st_mtime_ns == written
+    changed(data_dir / "text" / "encoders" / "tiny" / "tokenizer.json", post_processor=None)
+    found = sentence_vectors("trec", "tiny", data_dir=data_dir)
+    assert not np.array_equal(found["train_x"], first["train_x"])
+    assert file.stat().st_mtime_ns != written
+    # Without the encoder there is nothing to compare them with, nor to make others by.
+    shutil.rmtree(data_dir / "text" / "encoders")
+    again = sentence_vectors("trec", "tiny", data_dir=data_dir)
+    assert np.array_equal(again["train_x"], found["train_x"])
+
+
+def test_vectors_of_other_numbers_of_rows_are_made_anew(made, monkeypatch):
+    data_dir, _ = made
+    for limits, rows in (({}, 3), ({"MOST_TRAIN": 2}, 2), ({"WHOLE": ("trec",)}, 3)):
+        for name, value in limits.items():
+            monkeypatch.setattr(module, name, value)
+        assert len(sentence_vectors("trec", "tiny", data_dir=data_dir)["train_y"]) == rows
+
+
+@pytest.mark.parametrize(
+    ("limits", "is_taken"),
+    [({}, True), ({"MOST_TRAIN": 2}, False), ({"MOST_TRAIN": 3, "WHOLE": ("trec",)}, False)],
+    ids=["fewer rows", "more rows", "cut"],
+)
+def test_files_that_do_not_say_what_they_are_of_go_by_their_rows(
+    made, limits, is_taken, monkeypatch
+):
+    data_dir, file = made
+    found = sentence_vectors("trec", "tiny", data_dir=data_dir)
+    np.savez(file, **{**found, "train_x": found["train_x"] + 1})
+    for name, value in limits.items():
+        monkeypatch.setattr(module, name, value)
+    again = sentence_vectors("trec", "tiny", data_dir=data_dir)["train_x"]
+    assert np.array_equal(again, found["train_x"] + 1) == is_taken
 
 
 def test_what_is_missing_is_told_in_one_line(data_dir, folder, tmp_path):
