@@ -154,7 +154,8 @@ class FineTuning(Protocol):
                 "train_accuracy": last.evaluate(train)["accuracy"],
                 # How often the most frequent answer is given.
                 "most_said": float(said.bincount().max()) / len(said),
-                "parameters": sum(each.numel() for each in model.parameters()),
+                # Without the embeddings of tokens that do not occur.
+                "trained_parameters": sum(each.numel() for each in model.parameters()),
             }
         return {**found, "seconds": round(time.perf_counter() - begun, 3)}
 
