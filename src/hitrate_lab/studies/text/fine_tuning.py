@@ -19,7 +19,13 @@ from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.seeds import seed_of
 from hitrate_lab.studies.mixing.fields import learning_rates_of
 from hitrate_lab.studies.protocol import Cell, Protocol
-from hitrate_lab.studies.text.settings import COLLECTION, check_names, check_options, recipe_of
+from hitrate_lab.studies.text.settings import (
+    COLLECTION,
+    check_names,
+    check_options,
+    held_out_of,
+    recipe_of,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -72,6 +78,12 @@ class FineTuning(Protocol):
         for data_set in study.data_sets:
             for method in study.methods:
                 own = methods[method.name]
+                rise = training.get("warmup", 0.0) * sets[data_set]["epochs"]
+                if 0 < own["warm"] <= rise:
+                    what = (
+                        f"needs more epochs than the {rise:g} in which the rate of {data_set} rises"
+                    )
+                    study.fields(method).wrong("warm", what)
                 place = {
                     "study": study.name,
                     "protocol": self.signature,
@@ -286,7 +298,7 @@ def _settings(study: Study) -> dict[str, Any]:
     found: dict[str, Any] = {
         "encoder": fields.text("encoder"),
         "tokens": fields.whole("tokens", 1),
-        "held_out": fields.number("held_out", above=True),
+        "held_out": held_out_of(fields, above=True),
         "learning_rates": learning_rates_of(fields),
         "training": fields.table("training").rest(),
         "sets": {},
@@ -297,8 +309,6 @@ def _settings(study: Study) -> dict[str, Any]:
         own.end()
     of_sets.end()
     fields.end()
-    if found["held_out"] >= 1:
-        fields.wrong("held_out", f"needs a share below 1, not {found['held_out']:g}")
     return found
 
 

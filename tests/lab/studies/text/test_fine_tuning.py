@@ -239,6 +239,13 @@ def test_an_option_of_training_that_there_is_not_is_told(tmp_path):
         plan_of(study)
 
 
+def test_a_warm_start_that_is_over_before_the_rate_has_risen_is_told(tmp_path):
+    study = study_of(tmp_path, "warmup = 0.1", "warmup = 0.5")
+    said = r"methods\[EL, warm\].warm: needs more epochs than the 1.5 in which the rate of"
+    with pytest.raises(BadInput, match=said):
+        plan_of(study)
+
+
 def test_texts_that_an_encoder_cannot_read_are_told_before_training(data_dir, tmp_path):
     texts = tmp_path / "data"
     shutil.copytree(data_dir, texts)

@@ -121,6 +121,19 @@ def test_candidates_are_chosen_by_published_validation_rows(data, tmp_path):
             assert (each["validation"] < 0.2) == by_published, name
 
 
+@pytest.mark.parametrize(
+    ("name", "old"),
+    [("text_heads", "held_out = 0.25"), ("mixing_table_3", "[settings]")],
+)
+def test_all_rows_held_out_are_too_many(name, old, tmp_path):
+    text = (FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+    assert text.count(f"{old}\n") == 1
+    new = old.partition("held_out")[0] + "\nheld_out = 1.5"
+    (tmp_path / f"{name}.toml").write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"settings.held_out: needs a share below 1, not 1.5"):
+        read_study(tmp_path / f"{name}.toml")
+
+
 def made_up(study, per_point=2.0):
     """Results in which each point of training accuracy gained is worth so many on test rows."""
     random = np.random.default_rng(0)
