@@ -163,11 +163,17 @@ class Stop(Exception):
     pass
 
 
-def test_a_run_that_was_killed_goes_on_in_its_scratch_folder(done, data_dir, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("save_every", "second"), [(0, 4), (100, 0)], ids=["epochs", "more steps than there are"]
+)
+def test_a_run_that_was_killed_goes_on_in_its_scratch_folder(
+    done, data_dir, tmp_path, monkeypatch, save_every, second
+):
     from hitrate_lab.training import Trainer
 
     plan = plan_of(done[0])
     spec = next(each for each in plan if each["warm"] and each["stage"] == "trial")
+    asked = {**spec, "training": {**spec["training"], "save_every": save_every}}
     context = Context(data_dir, scratch=tmp_path / "scratch")
     fit = Trainer.fit
 
@@ -182,7 +188,7 @@ def test_a_run_that_was_killed_goes_on_in_its_scratch_folder(done, data_dir, tmp
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "fit", killed)
         with pytest.raises(Stop):
-            FineTuning().run(spec, context)
+            FineTuning().run(asked, context)
     begun = []
 
     def watched(trainer):
@@ -190,9 +196,9 @@ def test_a_run_that_was_killed_goes_on_in_its_scratch_folder(done, data_dir, tmp
         fit(trainer)
 
     monkeypatch.setattr(Trainer, "fit", watched)
-    result = FineTuning().run(spec, context)
-    # The first part is done, the second has an epoch behind it.
-    assert begun == [4, 4]
+    result = FineTuning().run(asked, context)
+    # The first part is done, the second has an epoch behind it or nothing.
+    assert begun == [4, second]
     whole = stored(done)[key_of(spec)].result
     for key in ("curve", "validation_accuracy"):
         assert result[key] == whole[key]
