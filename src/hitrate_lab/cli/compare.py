@@ -105,10 +105,11 @@ def compare(
     from hitrate_lab.compare.costs import read_costs
     from hitrate_lab.metrics import metric_named
     from hitrate_lab.tables import read_table
+    from hitrate_lab.tables.vectors import read_by
 
     # Whether the two go together is told before a file is read; any costs will do for that.
     metric_named(metric, costs=None if cost is None else ((0, 1), (1, 0)))
-    reads = encoder_in(encoder)
+    reads = encoder_in(encoder, text)
     tables = [
         read_table(each, target, data_dir=data_dir, text=text, encoder=reads, progress=complain)
         for each in data
@@ -167,7 +168,8 @@ def compare(
             words += ["--metric", metric] if metric != METRIC else []
             words += ["--cost", str(cost)] if cost else []
             words += [] if text else ["--no-text"]
-            words += ["--encoder", str(encoder)] if encoder else []
+            _, read = read_by(list(tables[0].features.columns))
+            words += ["--encoder", str(encoder)] if read else []
             words += ["--method", advised, "--out", str(folder / "model")]
             print(f"Next:   {shlex.join(words)}")
     if lost := sum(document.get("lost", 0) for document in documents):

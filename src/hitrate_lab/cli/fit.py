@@ -63,6 +63,7 @@ def fit(
     from hitrate_lab.models.folder import may_be_saved, save_model
     from hitrate_lab.models.signatures import private_key
     from hitrate_lab.tables import read_table
+    from hitrate_lab.tables.vectors import read_by
 
     # Whether the two go together is told before a file is read; any costs will do for that.
     metric_named(metric, costs=None if cost is None else ((0, 1), (1, 0)))
@@ -72,9 +73,8 @@ def fit(
     if sign_key is not None:
         # Before a long fit.
         private_key(sign_key)
-    table = read_table(
-        data, target, data_dir=data_dir, text=text, encoder=encoder_in(encoder), progress=complain
-    )
+    reads = encoder_in(encoder, text)
+    table = read_table(data, target, data_dir=data_dir, text=text, encoder=reads, progress=complain)
     for note in table.notes:
         complain(f"note: {note}")
     if trials > 1 and (most := chosen_on(len(table.target))):
@@ -117,5 +117,6 @@ def fit(
     )
     print(f"Model: {out}")
     words = ["hitrate", "predict", str(out), "NEW.csv", "--out", "predictions.csv"]
-    words += ["--encoder", str(encoder)] if encoder else []
+    _, read = read_by(model.columns.used)
+    words += ["--encoder", str(encoder)] if read else []
     print(f"Next:  {shlex.join(words)}")

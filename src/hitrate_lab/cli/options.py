@@ -68,10 +68,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
 
-def encoder_in(folder: Path | None) -> Any:
+def encoder_in(folder: Path | None, text: bool = True) -> Any:
     """What reads free text; None for words."""
     if folder is None:
         return None
+    if not text:
+        raise BadInput(
+            f"--encoder {folder} reads free text, which --no-text leaves out; say one of them"
+        )
     from hitrate_lab.datasets.sentence_vectors import TextVectors
 
     return TextVectors(folder)

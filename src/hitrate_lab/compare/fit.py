@@ -20,7 +20,7 @@ from hitrate_lab.models.saved import About, SavedModel
 from hitrate_lab.tables import Columns, Table
 from hitrate_lab.tables.labels import UNKNOWN
 from hitrate_lab.tables.reading import read_rows, source_file
-from hitrate_lab.tables.vectors import TextEncoder, read_by, with_vectors
+from hitrate_lab.tables.vectors import TextEncoder, read_by, same_encoder, with_vectors
 from hitrate_lab.whole_file import whole_file
 
 Array = NDArray[Any]
@@ -201,7 +201,7 @@ def predict_file(
         for frame in frames:
             try:
                 if encoder is not None:
-                    frame = with_vectors(frame, texts, encoder)
+                    frame = with_vectors(frame, texts, encoder, name=name)
                 number, p = model.numbers_and_probabilities(frame)
             except BadInput as error:
                 raise BadInput(f"{file or source}: {error}") from None
@@ -221,13 +221,13 @@ def predict_file(
 
 
 def _check_encoder(texts: list[str], name: str | None, encoder: TextEncoder | None) -> None:
-    """Refuse another encoder than the model's, or none."""
+    """Refuse another encoder than the model's, or none; its folder may have another name."""
     given = None if encoder is None else encoder.name
     if name is None and given is not None:
         raise BadInput(f"the model reads no text by an encoder; leave {given} out")
     if name is not None and given is None:
         raise BadInput(f"the model reads {listed(texts)} by the encoder {name}; say --encoder DIR")
-    if name != given:
+    if name is not None and given is not None and not same_encoder(name, given):
         raise BadInput(f"the model reads {listed(texts)} by the encoder {name}, this is {given}")
 
 

@@ -6,9 +6,12 @@ model.safetensors, as `transformers` reads them.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import inspect
 import json
-from collections.abc import Collection, Sequence
+import sys
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,8 @@ from torch import Tensor, nn
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.tables.reading import data_folders
 
+# Of an encoder's folder.
+FILES = ("config.json", "tokenizer.json", "model.safetensors")
 # What stands behind each text of a pair, where the two have other types.
 SEPARATOR = "[SEP]"
 
@@ -41,13 +46,24 @@ def encoder_folder(encoder: str, data_dir: Path | None = None) -> Path:
 
 
 def folder_name(folder: Path) -> str:
-    """The folder's own name, and the first eight digits of its weights' SHA-256."""
-    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+    """The folder's own name, and what `digest_of` says of its files."""
+    return f"{folder.absolute().name} {digest_of(folder)}"
+
+
+def digest_of(folder: Path) -> str:
+    """Eight digits of a SHA-256 of all that vectors depend on: configuration, tokenizer, weights.
+
+    Parameters
+    ----------
+    folder : Path
+    """
+    whole = hashlib.sha256()
+    for name in FILES:
         if not (folder / name).is_file():
             raise BadInput(f"{folder} is no encoder: it has no {name}")
-    with (folder / "model.safetensors").open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
-    return f"{folder.absolute().name} {digest.hexdigest()[:8]}"
+        with (folder / name).open("rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()[:8]
 
 
 def tokens_of(
@@ -71,8 +87,9 @@ def tokens_of(
 
 def padding_of(folder: Path) -> int:
     """The token that stands behind shorter texts."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return int(config.get("pad_token_id", 0))
+    with using(folder):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return int(config.get("pad_token_id") or 0)
 
 
 class Encoder(nn.Module):
@@ -90,16 +107,23 @@ class Encoder(nn.Module):
         What stands behind shorter texts.
     width : int
         Of what is made of a text.
+    positions : int
+        Tokens of a text that it can read.
     """
 
     _places: Tensor
 
     def __init__(self, folder: Path, used: Collection[int] | None = None) -> None:
         super().__init__()
+        with using(folder):
+            self._read(folder, used)
+
+    def _read(self, folder: Path, used: Collection[int] | None) -> None:
         self.inner = _loaded(folder)
         config = self.inner.config
         self.padding = padding_of(folder)
         self.width: int = config.hidden_size
+        self.positions = _positions(self.inner)
         has_types = getattr(config, "type_vocab_size", 1) > 1
         self._separator = _tokenizer(folder).token_to_id(SEPARATOR) if has_types else None
         table = self.inner.get_input_embeddings().weight.detach()
@@ -112,7 +136,9 @@ class Encoder(nn.Module):
         self.inner.set_input_embeddings(embedding)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Means (N, width) in float32 of tokens (N, T)."""
+        """Means (N, width) in float32 of tokens (N, T); a text without any has zeros."""
+        if not tokens.shape[1]:
+            return torch.zeros(len(tokens), self.width, device=tokens.device)
         mask = tokens != self.padding
         words = self.inner.get_input_embeddings()(self._places[tokens])
         types = {}
@@ -121,34 +147,63 @@ class Encoder(nn.Module):
             types["token_type_ids"] = (ends.cumsum(1) - ends.long()).clamp_max(1)
         found = self.inner(inputs_embeds=words, attention_mask=mask.long(), **types)
         last: Tensor = found.last_hidden_state.float()
-        weight = mask[:, :, None].float()
-        return (last * weight).sum(1) / weight.sum(1)
+        # What attends to nothing may be no number, times 0 as well.
+        kept = last.masked_fill(~mask[:, :, None], 0.0)
+        return kept.sum(1) / mask.sum(1, keepdim=True).clamp_min(1)
+
+
+@contextlib.contextmanager
+def using(folder: Path) -> Iterator[None]:
+    """Tell in one line what others' code says of files that are damaged or do not go together.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the encoder.
+    """
+    try:
+        yield
+    except BadInput:
+        raise
+    except ImportError as error:
+        raise BadInput(f"encoders need pip install 'hitrate[transformers]': {error}") from error
+    except Exception as error:  # Each library has its own, and tokenizers no class for them.
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        # "Error(s) in loading state_dict for BertModel:" is only what comes before a reason.
+        said = lines[: 2 if lines and lines[0].endswith(":") else 1]
+        why = " ".join(said) or type(error).__name__
+        raise BadInput(f"the encoder {folder} cannot be used: {why}") from error
 
 
 def _tokenizer(folder: Path) -> Any:
-    try:
+    with using(folder):
         from tokenizers import Tokenizer
-    except ImportError as error:
-        raise _missing(error) from error
-    return Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
 
 
 def _loaded(folder: Path) -> Any:
     """The network with its weights, in float32, without what comes behind the last layer."""
-    try:
-        from safetensors.torch import load_file
-        from transformers import AutoConfig, AutoModel
+    from safetensors.torch import load_file
 
-        # Its parts are imported when they are asked for.
-        config = AutoConfig.from_pretrained(folder)
-        model = AutoModel.from_config(config, add_pooling_layer=False)
-    except ImportError as error:
-        raise _missing(error) from error
+    # Parts of transformers are imported when they are asked for.
+    from transformers import MODEL_MAPPING, AutoConfig, AutoModel
+
+    config = AutoConfig.from_pretrained(folder)
+    known = MODEL_MAPPING.get(type(config), None)
+    pools = inspect.isclass(known) and "add_pooling_layer" in inspect.signature(known).parameters
+    model = AutoModel.from_config(config, **({"add_pooling_layer": False} if pools else {}))
     lacking = model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
     if lacking.missing_keys:
         raise BadInput(f"{folder / 'model.safetensors'}: lacks {lacking.missing_keys[0]}")
     return model.float()
 
 
-def _missing(error: ImportError) -> BadInput:
-    return BadInput(f"encoders need pip install 'hitrate[transformers]': {error}")
+def _positions(model: nn.Module) -> int:
+    """Tokens that a model has places for; RoBERTa's kin number them from behind the padding's."""
+    config: Any = model.config
+    most = getattr(config, "max_position_embeddings", None) or 0
+    for name, each in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(each, nn.Embedding):
+            most = each.num_embeddings - (0 if each.padding_idx is None else each.padding_idx + 1)
+    return most if most > 0 else sys.maxsize

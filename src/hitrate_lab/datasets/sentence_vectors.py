@@ -1,11 +1,14 @@
 """Vectors of sentences by an encoder whose weights stay, computed once and kept.
 
-What an encoder made of a text set lies in ``text/vectors/NAME`` of the last data folder.
+What an encoder made of a text set lies in ``text/vectors/NAME`` of the last data folder, with what
+it was made of: where that differs it is made anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +33,8 @@ WHOLE = ("clinc150_imbalanced",)
 # A set without test rows keeps this share of its rows for them.
 TEST_SHARE = 0.25
 SEED = 0
+# In a file of vectors: what they were made of, as JSON; and what it says where no row is left out.
+MADE_OF, ALL = "made_of", "all"
 
 
 def parts_of(data: TextSet, most: tuple[int, int] | None = None) -> tuple[Texts, Texts]:
@@ -114,7 +119,8 @@ def sentence_vectors(
             made[f"{part}_x"], made[f"{part}_y"] = _features(texts, folder, model), texts.labels
         return made
 
-    found = _kept(f"{encoder}/{name}.npz", data_dir, make)
+    rows = ALL if name in WHOLE else [MOST_TRAIN, MOST_PAIRS, MOST_TEST]
+    found = _kept(f"{encoder}/{name}.npz", encoder, rows, data_dir, make)
     return {**found, "classes": int(found["classes"])}
 
 
@@ -135,22 +141,47 @@ def validation_vectors(
         folder = encoder_folder(encoder, data_dir)
         return {"x": _features(texts, folder, Encoder(folder).eval()), "y": texts.labels}
 
-    found = _kept(f"{encoder}/{name}_validation.npz", data_dir, make)
+    found = _kept(f"{encoder}/{name}_validation.npz", encoder, ALL, data_dir, make)
     return found["x"], found["y"]
 
 
-def _kept(file: str, data_dir: Path | None, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Arrays of a file in a folder text/vectors; made and written where there is none."""
+def _kept(
+    file: str, encoder: str, rows: object, data_dir: Path | None, make: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """Arrays of a file in a folder text/vectors; made and written where none has the right ones."""
+    from hitrate_lab.datasets.encoders import digest_of, encoder_folder
+
+    wanted = {"tokens": TOKENS, "rows": rows}
+    # Without the encoder its vectors are taken as they are.
+    with contextlib.suppress(BadInput):
+        wanted["encoder"] = digest_of(encoder_folder(encoder, data_dir))
     for base in data_folders(data_dir):
         kept = base / "text" / "vectors" / file
         if kept.is_file():
             with np.load(kept) as stored:
-                return {key: stored[key] for key in stored.files}
+                found = {key: stored[key] for key in stored.files}
+            said = found.pop(MADE_OF, None)
+            if _may_be(found, rows) if said is None else _is(json.loads(str(said)), wanted):
+                return found
     made = make()
     kept.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(kept) as beside, beside.open("wb") as whole:
-        np.savez(whole, **made)
+        np.savez(whole, **{**made, MADE_OF: np.array(json.dumps(wanted))})
     return made
+
+
+def _is(made_of: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(made_of.get(key) == value for key, value in wanted.items())
+
+
+def _may_be(found: Mapping[str, Any], rows: object) -> bool:
+    """Whether vectors that do not say what they were made of can be of so many rows.
+
+    They are from before files said so. What was cut has as many rows as the limit.
+    """
+    limits = (("train_y", MOST_TRAIN), ("test_y", MOST_TEST))
+    counts = [(len(found[key]), most) for key, most in limits if key in found]
+    return all(count != most if rows == ALL else count <= most for count, most in counts)
 
 
 class TextVectors:
@@ -167,10 +198,15 @@ class TextVectors:
 
         self.name = folder_name(folder)
         self._folder, self._model = folder, Encoder(folder).eval()
+        # A model of another kind, or another's tokenizer, is told before a table is read.
+        self(["a text"])
 
     def __call__(self, texts: Sequence[str]) -> Floats:
-        """Vectors (N, I) of length 1, in float32."""
-        return _vectors(texts, self._folder, self._model)
+        """Vectors (N, I) of length 1, in float32; of a text without tokens 0."""
+        from hitrate_lab.datasets.encoders import using
+
+        with using(self._folder):
+            return _vectors(texts, self._folder, self._model)
 
 
 def _features(texts: Texts, folder: Path, model: Encoder) -> Floats:
@@ -190,7 +226,8 @@ def _vectors(texts: Sequence[str], folder: Path, model: Encoder) -> Floats:
 
     from hitrate_lab.datasets.encoders import tokens_of
 
-    tokens = [torch.tensor(row) for row in tokens_of(folder, texts, most=TOKENS)]
+    numbers = tokens_of(folder, texts, most=min(TOKENS, model.positions))
+    tokens = [torch.tensor(row, dtype=torch.long) for row in numbers]
     order = sorted(range(len(tokens)), key=lambda k: len(tokens[k]))
     found = np.empty((len(tokens), model.width), np.float32)
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):

@@ -121,6 +121,8 @@ def make_table(
     if encoder is not None and (columns := free_texts(features)):
         features = with_vectors(features, columns, encoder, progress)
         found.append(f"free text, read by the encoder {encoder.name}: {listed(columns)}")
+    elif encoder is not None:
+        found.append(f"no column is free text, which the encoder {encoder.name} would read")
     about_features, unused = about_columns(features, label, target)
     if len(unused) == features.shape[1]:
         # What is text and could have been numbers or dates is worth more than that.

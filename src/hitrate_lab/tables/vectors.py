@@ -18,11 +18,11 @@ VECTOR = re.compile(r"(.+) \[(.+ [0-9a-f]{8}), ([0-9]+)\]", re.DOTALL)
 
 
 class TextEncoder(Protocol):
-    """What makes vectors (N, I) of N texts; its name ends with eight digits of its weights' sum."""
+    """What makes vectors (N, I) of N texts."""
 
     @property
     def name(self) -> str:
-        """Such as "minilm 3f2a91c0"."""
+        """Such as "minilm 3f2a91c0": what it is called, and eight digits that say what it is."""
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors of texts."""
@@ -33,6 +33,8 @@ def with_vectors(
     columns: Sequence[str],
     encoder: TextEncoder,
     progress: Callable[[str], None] | None = None,
+    *,
+    name: str | None = None,
 ) -> Any:
     """A frame with vectors in the place of columns of text; a missing text is an empty one.
 
@@ -43,7 +45,10 @@ def with_vectors(
     encoder : TextEncoder
     progress : callable, optional
         Is told which column is read, before it is.
+    name : str, optional
+        The encoder's in the names of the columns; its own by default.
     """
+    name = name or encoder.name
     for column in columns:
         if column not in frame.columns:
             raise BadInput(f"no column {quoted(column)}, whose text the model reads")
@@ -51,10 +56,19 @@ def with_vectors(
         if progress:
             progress(f"{quoted(column)}: {len(texts):,} texts, read by {encoder.name}")
         vectors = encoder(texts).astype(np.float64)
-        names = [f"{column} [{encoder.name}, {k}]" for k in range(1, vectors.shape[1] + 1)]
+        names = [f"{column} [{name}, {k}]" for k in range(1, vectors.shape[1] + 1)]
         made = pd.DataFrame(vectors, columns=names, index=frame.index)
         frame = pd.concat([frame.drop(columns=column), made], axis=1)
     return frame
+
+
+def same_encoder(one: str, other: str) -> bool:
+    """Whether two names are those of one encoder, whatever its folder was called.
+
+    >>> same_encoder("minilm 3f2a91c0", "all-MiniLM-L6-v2 3f2a91c0")
+    True
+    """
+    return one.rpartition(" ")[2] == other.rpartition(" ")[2]
 
 
 def read_by(names: Sequence[str]) -> tuple[list[str], str | None]:

@@ -59,7 +59,7 @@ class Options:
         Of autocast.
     channels_last, compile : bool
     save_every : int
-        Steps between checkpoints; 0 is after every epoch.
+        Steps between checkpoints, of which one is at the end; 0 is after every epoch.
     """
 
     recipe: str = "cross_entropy"

@@ -165,7 +165,8 @@ class Trainer:
                 is_last = self.steps_done % self._batches.steps == 0
                 if is_last:
                     self._end_epoch()
-                if interruption.has_come or self.steps_done % every == 0:
+                is_kept = self.steps_done % every == 0 or self.steps_done == self.total_steps
+                if interruption.has_come or is_kept:
                     self.save()
                 if is_last and on_epoch is not None:
                     on_epoch(self.epochs[-1])

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from hitrate_lab.models.networks import NETWORKS, Mirrored, Standardized, network
+from hitrate_lab.models.networks.sentence_classifier import SentenceClassifier
+from hitrate_lab.pages.of_studies.image_plan import operations
 
 # Parameters for ten classes of 32 x 32 colour images, in units of the last digit, as the papers
 # and well-known implementations have them: M3 without its head of 28 x 28 grey images aside.
@@ -119,3 +121,23 @@ def test_cosines_are_those_of_features_and_directions():
     # No length of the features or directions matters.
     torch.testing.assert_close(model[-1](5 * features), expected)
     assert directions.norm(dim=1).allclose(torch.ones(7))
+
+
+@pytest.mark.parametrize("cosine", [False, True], ids=["linear", "cosines"])
+def test_a_last_layer_has_a_shape_on_a_device_without_autocast(cosine):
+    with torch.device("meta"):
+        assert network("resnet_20", 7, cosine=cosine)(torch.zeros(2, 3, 32, 32)).shape == (2, 7)
+
+
+def test_operations_of_a_network_are_those_that_its_paper_counts():
+    # 40.6 million products and sums of one image, in three passes.
+    assert operations("cifar_10", "resnet_20") == pytest.approx(3 * 2 * 40.6e6, rel=0.02)
+
+
+def test_what_is_said_of_a_text_is_in_full_precision_too():
+    torch.manual_seed(0)
+    model = SentenceClassifier(torch.nn.Linear(4, 5), 5, 3).eval()
+    assert [*model.state_dict()][2:] == ["last.weight", "last.bias"]
+    with torch.autocast("cpu", torch.bfloat16):
+        assert model.encoder(torch.rand(2, 4)).dtype == torch.bfloat16
+        assert model(torch.rand(2, 4)).dtype == torch.float32

@@ -65,12 +65,13 @@ def test_a_column_of_text_becomes_one_of_numbers_for_each_part_of_a_vector(file)
     assert (table.features.loc[3, names] == 0).all()
 
 
-def test_a_model_reads_the_texts_of_new_rows_by_the_same_encoder(file, tmp_path):
+@pytest.mark.parametrize("name", ["letters 0123abcd", "moved elsewhere 0123abcd"])
+def test_a_model_reads_the_texts_of_new_rows_by_the_same_encoder(file, tmp_path, name):
     table = read_table(file, "good", encoder=Letters())
     model = fit_table(table, "linear/cross_entropy", trials=1)
     save_model(tmp_path / "model", model)
     out = tmp_path / "predictions.csv"
-    found = predict_file(tmp_path / "model", file, out, encoder=Letters())
+    found = predict_file(tmp_path / "model", file, out, encoder=Letters(name))
     assert found.rows == ROWS and found.accuracy > 0.9
     assert pd.read_csv(out)["prediction"].tolist() == model.predict(table.features).tolist()
 
@@ -79,9 +80,10 @@ def test_a_model_reads_the_texts_of_new_rows_by_the_same_encoder(file, tmp_path)
     ("encoder", "message"),
     [
         (None, "reads 'review' by the encoder letters 0123abcd; say --encoder DIR"),
+        (Letters("letters 89abcdef"), "by the encoder letters 0123abcd, this is letters 89abcdef"),
         (Letters("others 89abcdef"), "by the encoder letters 0123abcd, this is others 89abcdef"),
     ],
-    ids=["none", "another"],
+    ids=["none", "changed", "another"],
 )
 def test_another_encoder_or_none_is_refused_before_a_row_is_read(file, tmp_path, encoder, message):
     model = fit_table(read_table(file, "good", encoder=Letters()), "linear/cross_entropy", trials=1)

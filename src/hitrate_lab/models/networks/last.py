@@ -6,6 +6,8 @@ matter of chance.
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -16,7 +18,7 @@ class Linear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """Logits (N, C)."""
-        with torch.autocast(input.device.type, enabled=False):
+        with _without_autocast(input):
             return F.linear(input.to(self.weight.dtype), self.weight, self.bias)
 
 
@@ -34,5 +36,13 @@ class Cosines(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (N, C), from -1 to 1."""
-        with torch.autocast(x.device.type, enabled=False):
+        with _without_autocast(x):
             return F.linear(F.normalize(x.to(self.weight.dtype)), F.normalize(self.weight))
+
+
+def _without_autocast(x: Tensor) -> contextlib.AbstractContextManager[None]:
+    """Where products are as precise as their operands; "meta" has no autocast to leave."""
+    kind = x.device.type
+    if not torch.amp.is_autocast_available(kind):
+        return contextlib.nullcontext()
+    return torch.autocast(kind, enabled=False)

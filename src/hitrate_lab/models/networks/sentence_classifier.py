@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
+
+from hitrate_lab.models.networks.last import Linear
 
 # Of a starting weight; of what an encoder says, the share that is left out in training. BERT's.
 DEVIATION, DROPOUT = 0.02, 0.1
@@ -26,13 +27,11 @@ class SentenceClassifier(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.dropout = nn.Dropout(DROPOUT)
-        self.last = nn.Linear(width, classes)
+        self.last = Linear(width, classes)
         nn.init.normal_(self.last.weight, std=DEVIATION)
         nn.init.zeros_(self.last.bias)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits (N, C) of tokens (N, T)."""
-        found = self.dropout(self.encoder(tokens))
-        with torch.autocast(found.device.type, enabled=False):
-            logits: Tensor = self.last(found.float())
+        logits: Tensor = self.last(self.dropout(self.encoder(tokens)))
         return logits

@@ -203,9 +203,17 @@ def _unmixed(spec: Specification, result: Result) -> dict[str, float]:
 
 
 def _check(study: Study, plan: Sequence[Specification]) -> None:
-    """Of networks and options. Not in `check`: to read a study's file should not load torch."""
+    """Of networks, options and k. Not in `check`: to read a file should not load torch."""
+    from hitrate_lab.datasets.images import IMAGE_SETS
     from hitrate_lab.models.networks import NETWORKS
 
+    k = plan[0].get("k", 1)
+    for data_set in study.data_sets:
+        images = IMAGE_SETS.get(data_set.removeprefix(COLLECTION))
+        if images is not None and k > images.classes:
+            study.fields().wrong(
+                "k", f"{k} is more than the {images.classes} classes of {data_set}"
+            )
     seen: set[str] = set()
     for spec in plan:
         if spec["model"] not in NETWORKS:
@@ -228,7 +236,7 @@ def options_of(training: Mapping[str, Any], known: Mapping[str, Any] | None = No
     from hitrate.recipes import recipe
     from hitrate_lab.training import Options
 
-    fields = {**training, "changes": {**moving(training["changes"]), **(known or {})}}
+    fields = {**training, "changes": {**moving(training.get("changes", {})), **(known or {})}}
     last = fields.pop("last_learning_rate", None)
     if fields.get("rate") == "exponential":
         if last is None:

@@ -49,7 +49,9 @@ def _of_balance(study: Study, runs: Sequence[Run], beside: Sequence[str]) -> dic
     rows = []
     for (data_set, name), methods in _results(study, runs).items():
         lines = {method: (results, "right") for method, results in methods.items()}
-        plain = {each.name for each in study.methods if not each.settings.get("balance")}
+        plain = {
+            each.name for each in study.methods if each.settings.get("balance", "none") == "none"
+        }
         for method, results in methods.items():
             # A loss that is told of the classes has adjusted its logits itself.
             if method in plain:

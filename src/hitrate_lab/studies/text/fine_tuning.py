@@ -13,12 +13,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hitrate_lab.bad_input import BadInput
 from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.seeds import seed_of
 from hitrate_lab.studies.mixing.fields import learning_rates_of
 from hitrate_lab.studies.protocol import Cell, Protocol
-from hitrate_lab.studies.text.settings import COLLECTION, check_names, check_options, recipe_of
+from hitrate_lab.studies.text.settings import (
+    COLLECTION,
+    check_names,
+    check_options,
+    held_out_of,
+    recipe_of,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -71,6 +78,12 @@ class FineTuning(Protocol):
         for data_set in study.data_sets:
             for method in study.methods:
                 own = methods[method.name]
+                rise = training.get("warmup", 0.0) * sets[data_set]["epochs"]
+                if 0 < own["warm"] <= rise:
+                    what = (
+                        f"needs more epochs than the {rise:g} in which the rate of {data_set} rises"
+                    )
+                    study.fields(method).wrong("warm", what)
                 place = {
                     "study": study.name,
                     "protocol": self.signature,
@@ -153,7 +166,8 @@ class FineTuning(Protocol):
                 "train_accuracy": last.evaluate(train)["accuracy"],
                 # How often the most frequent answer is given.
                 "most_said": float(said.bincount().max()) / len(said),
-                "parameters": sum(each.numel() for each in model.parameters()),
+                # Without the embeddings of tokens that do not occur.
+                "trained_parameters": sum(each.numel() for each in model.parameters()),
             }
         return {**found, "seconds": round(time.perf_counter() - begun, 3)}
 
@@ -269,6 +283,10 @@ def _model(
     *parts, classes = data
     used = {token for part in parts for row in part.x for token in row.tolist()}
     inner = Encoder(encoder_folder(encoder, context.data_dir), used)
+    longest = max(len(row) for part in parts for row in part.x)
+    if longest > inner.positions:
+        most = f"{encoder} has {inner.positions} positions"
+        raise BadInput(f"a text of {longest} tokens is too long: {most}; settings.tokens cuts it")
     torch.manual_seed(seed_of(seed, WEIGHTS))
     return SentenceClassifier(inner, inner.width, classes).to(context.device)
 
@@ -280,7 +298,7 @@ def _settings(study: Study) -> dict[str, Any]:
     found: dict[str, Any] = {
         "encoder": fields.text("encoder"),
         "tokens": fields.whole("tokens", 1),
-        "held_out": fields.number("held_out", above=True),
+        "held_out": held_out_of(fields, above=True),
         "learning_rates": learning_rates_of(fields),
         "training": fields.table("training").rest(),
         "sets": {},
@@ -291,8 +309,6 @@ def _settings(study: Study) -> dict[str, Any]:
         own.end()
     of_sets.end()
     fields.end()
-    if found["held_out"] >= 1:
-        fields.wrong("held_out", f"needs a share below 1, not {found['held_out']:g}")
     return found
 
 

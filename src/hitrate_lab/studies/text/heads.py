@@ -19,6 +19,7 @@ from hitrate_lab.studies.changes import BALANCES, moving, told, told_before
 from hitrate_lab.studies.mixing.fields import check_methods, learning_rates_of
 from hitrate_lab.studies.protocol import Cell, Protocol
 from hitrate_lab.studies.text.features import FEATURES, Features, features_of
+from hitrate_lab.studies.text.settings import COLLECTION, held_out_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from hitrate_lab.studies.study_file import Study, StudyMethod
     from hitrate_lab.training.heads import Heads, Method, Training
 
-COLLECTION = "texts/"
 # Units of the hidden layer; and what measures begin with.
 MODELS = {"linear": 0, "hidden 16": 16, "hidden 32": 32}
 KINDS = ("test", "train", "balanced")
@@ -361,7 +361,7 @@ def _settings(study: Study) -> dict[str, Any]:
         "learning_rates": learning_rates_of(fields),
         "weight_decays": fields.numbers("weight_decays"),
         # Of the training rows; with 0 candidates are chosen by the published validation rows.
-        "held_out": fields.number("held_out"),
+        "held_out": held_out_of(fields),
         "tuning_seeds": fields.whole("tuning_seeds", 1, default=1),
         "balanced": fields.flag("balanced", default=False),
         # How many times as many rows the first class has as the last, by leaving out rows.

@@ -17,7 +17,13 @@ from hitrate_lab.runs.environment import processor
 from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.seeds import seed_of
 from hitrate_lab.studies.protocol import Cell, Protocol
-from hitrate_lab.studies.text.settings import COLLECTION, check_names, check_options, recipe_of
+from hitrate_lab.studies.text.settings import (
+    COLLECTION,
+    check_names,
+    check_options,
+    held_out_of,
+    recipe_of,
+)
 
 if TYPE_CHECKING:
     from hitrate_lab.runs.store import Run
@@ -189,7 +195,7 @@ def _settings(study: Study) -> dict[str, Any]:
     found: dict[str, Any] = {"architectures": fields.texts("architectures")}
     found |= {key: fields.whole(key, 1) for key in ("vocabulary", "words", "rows", "test_rows")}
     # Of the rows to learn from this share is held out, in the place of test rows.
-    found["held_out"] = fields.number("held_out", default=0.0)
+    found["held_out"] = held_out_of(fields, default=0.0)
     found["training"] = fields.table("training").rest()
     fields.end()
     return found

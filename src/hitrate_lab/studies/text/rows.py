@@ -51,5 +51,5 @@ def rows_of(
         What fills.
     """
     order = sorted(range(len(numbers)), key=lambda k: len(numbers[k]))
-    texts = [torch.tensor(numbers[k]) for k in order]
+    texts = [torch.tensor(numbers[k], dtype=torch.long) for k in order]
     return Ragged(texts, torch.from_numpy(labels[order]), padding)

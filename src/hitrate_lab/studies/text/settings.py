@@ -33,6 +33,22 @@ def recipe_of(fields: Fields) -> dict[str, Any]:
     }
 
 
+def held_out_of(fields: Fields, **options: Any) -> float:
+    """The share of the training rows that is held out, below 1.
+
+    Parameters
+    ----------
+    fields : Fields
+    **options
+        Of `Fields.number`.
+    """
+    share = fields.number("held_out", **options)
+    assert share is not None
+    if share >= 1:
+        fields.wrong("held_out", f"needs a share below 1, not {share:g}")
+    return share
+
+
 def check_options(study: Study, trainings: dict[str, dict[str, Any]]) -> None:
     """Complain of options of training that there are not.
 

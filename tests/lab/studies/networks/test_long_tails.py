@@ -48,6 +48,7 @@ learning_rate = 0.0003
 [[methods]]
 name = "CE"
 recipe = "cross_entropy"
+balance = "none"
 
 [methods.paper.balanced_accuracy]
 "images/mnist" = 38.32
@@ -214,3 +215,9 @@ def test_what_a_file_cannot_say_is_one_line(tmp_path, old, new, complaint):
     with pytest.raises(BadInput, match=complaint) as error:
         plan_of(study(tmp_path, TEXT.replace(old, new, 1)))
     assert "\n" not in str(error.value)
+
+
+def test_more_first_classes_than_there_are_are_told_before_anything_is_trained(tmp_path):
+    asked = study(tmp_path, TEXT.replace("k = 3\nb", "k = 11\nb").replace("top_3", "top_11"))
+    with pytest.raises(BadInput, match=r"settings.k: 11 is more than the 10 classes of images/mni"):
+        plan_of(asked)

@@ -1,7 +1,10 @@
 """Fine-tuning in miniature: a made-up encoder, texts of which a word tells the class."""
 
+import shutil
+
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 from tiny_encoder import write_encoder
 
 from hitrate_lab.bad_input import BadInput
@@ -160,11 +163,17 @@ class Stop(Exception):
     pass
 
 
-def test_a_run_that_was_killed_goes_on_in_its_scratch_folder(done, data_dir, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("save_every", "second"), [(0, 4), (100, 0)], ids=["epochs", "more steps than there are"]
+)
+def test_a_run_that_was_killed_goes_on_in_its_scratch_folder(
+    done, data_dir, tmp_path, monkeypatch, save_every, second
+):
     from hitrate_lab.training import Trainer
 
     plan = plan_of(done[0])
     spec = next(each for each in plan if each["warm"] and each["stage"] == "trial")
+    asked = {**spec, "training": {**spec["training"], "save_every": save_every}}
     context = Context(data_dir, scratch=tmp_path / "scratch")
     fit = Trainer.fit
 
@@ -179,7 +188,7 @@ def test_a_run_that_was_killed_goes_on_in_its_scratch_folder(done, data_dir, tmp
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "fit", killed)
         with pytest.raises(Stop):
-            FineTuning().run(spec, context)
+            FineTuning().run(asked, context)
     begun = []
 
     def watched(trainer):
@@ -187,9 +196,9 @@ def test_a_run_that_was_killed_goes_on_in_its_scratch_folder(done, data_dir, tmp
         fit(trainer)
 
     monkeypatch.setattr(Trainer, "fit", watched)
-    result = FineTuning().run(spec, context)
-    # The first part is done, the second has an epoch behind it.
-    assert begun == [4, 4]
+    result = FineTuning().run(asked, context)
+    # The first part is done, the second has an epoch behind it or nothing.
+    assert begun == [4, second]
     whole = stored(done)[key_of(spec)].result
     for key in ("curve", "validation_accuracy"):
         assert result[key] == whole[key]
@@ -234,6 +243,28 @@ def test_an_option_of_training_that_there_is_not_is_told(tmp_path):
     study = study_of(tmp_path, "warmup = 0.1", "warm_up = 0.1")
     with pytest.raises(BadInput, match=r"methods\[CE\]: warm_up is no option of training"):
         plan_of(study)
+
+
+def test_a_warm_start_that_is_over_before_the_rate_has_risen_is_told(tmp_path):
+    study = study_of(tmp_path, "warmup = 0.1", "warmup = 0.5")
+    said = r"methods\[EL, warm\].warm: needs more epochs than the 1.5 in which the rate of"
+    with pytest.raises(BadInput, match=said):
+        plan_of(study)
+
+
+def test_texts_that_an_encoder_cannot_read_are_told_before_training(data_dir, tmp_path):
+    texts = tmp_path / "data"
+    shutil.copytree(data_dir, texts)
+    config = texts / "text" / "encoders" / "tiny" / "config.json"
+    config.write_text(config.read_text().replace('embeddings": 32', 'embeddings": 6'))
+    weights = config.with_name("model.safetensors")
+    held = load_file(weights)
+    name = "embeddings.position_embeddings.weight"
+    save_file({**held, name: held[name][:6].clone()}, weights)
+    spec = plan_of(study_of(tmp_path))[0]
+    fine_tuning._numbered.cache_clear()
+    with pytest.raises(BadInput, match="a text of 7 tokens is too long: tiny has 6 positions"):
+        FineTuning().run(spec, Context(texts))
 
 
 def test_tokens_are_counted_once_for_all_runs_on_a_set(done, data_dir):

@@ -1,5 +1,6 @@
 """Studies of texts in miniature, and what gains of made-up results go with."""
 
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,7 +13,6 @@ from hitrate_lab.runs.work import Context
 from hitrate_lab.studies import plan_of, read_study
 from hitrate_lab.studies.gain import places
 from hitrate_lab.studies.registry import protocol_named
-from hitrate_lab.studies.text import heads
 from hitrate_lab.studies.text.features import features_of
 from hitrate_lab.studies.text.heads_gain import pictures, places_of, table
 
@@ -99,21 +99,39 @@ def test_a_tail_is_cut_from_training_rows_alone(data):
         features_of("trec", "words", context, validation=True)
 
 
-def test_candidates_are_chosen_by_published_validation_rows(data, monkeypatch):
-    asked = []
-
-    def seen(name, features, context, **options):
-        asked.append(options["validation"])
-        return features_of(name, features, context, **options)
-
-    monkeypatch.setattr(heads, "features_of", seen)
+def test_candidates_are_chosen_by_published_validation_rows(data, tmp_path):
+    shutil.copytree(data, tmp_path, dirs_exist_ok=True)
+    # Labels of validation rows are others: who learns from the training rows has none of them.
+    file = tmp_path / "intents" / "clinc150_val.tsv"
+    head, *rows = file.read_text(encoding="utf-8").splitlines()
+    pairs = (row.split("\t") for row in rows)
+    shifted = [f"{text}\t{(int(label) + 1) % 3}" for text, label in pairs]
+    file.write_text("\n".join([head, *shifted, ""]), encoding="utf-8")
     study = study_of("text_intents_imbalanced")
-    spec = {**plan_of(study)[0], **SMALL[study.name]}
-    for held_out in (0.0, 0.25):
-        found = protocol_named(study.protocol).run({**spec, "held_out": held_out}, Context(data))
+    small = {"epochs": 60, "tuning_seeds": 1, "learning_rates": [0.1, 0.3]}
+    spec = {**plan_of(study)[0], **SMALL[study.name], **small}
+    spec["methods"] = spec["methods"][:3]
+    for held_out, by_published in ((0.0, True), (0.25, False)):
+        found = protocol_named(study.protocol).run(
+            {**spec, "held_out": held_out}, Context(tmp_path)
+        )
         assert found["train_rows"] == 49
-        assert all(0 <= each["validation"] <= 1 for each in found["methods"].values())
-    assert asked == [True, False]
+        for name, each in found["methods"].items():
+            assert min(each["test"]) > 0.8, name
+            assert (each["validation"] < 0.2) == by_published, name
+
+
+@pytest.mark.parametrize(
+    ("name", "old"),
+    [("text_heads", "held_out = 0.25"), ("mixing_table_3", "[settings]")],
+)
+def test_all_rows_held_out_are_too_many(name, old, tmp_path):
+    text = (FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+    assert text.count(f"{old}\n") == 1
+    new = old.partition("held_out")[0] + "\nheld_out = 1.5"
+    (tmp_path / f"{name}.toml").write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"settings.held_out: needs a share below 1, not 1.5"):
+        read_study(tmp_path / f"{name}.toml")
 
 
 def made_up(study, per_point=2.0):
