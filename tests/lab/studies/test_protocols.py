@@ -30,7 +30,7 @@ STUDIES = {
     "mixing gradient norm": "mixing_gradient_norm",
     "mixing table": "mixing_table_4",
     "next words": "text_next_words",
-    "text fine-tuning": "text_glue_fine_tuned",
+    "text fine-tuning": "text_intents_fine_tuned",
     "text LSTM": "mixing_table_3",
     "text heads": "text_heads",
 }
