@@ -134,10 +134,10 @@ def test_infinities_and_nan_are_what_they_are_in_torch(noise, margin):
 @pytest.mark.parametrize("noise", NOISES)
 def test_extreme_logits_give_finite_values_and_gradients(noise, sigma):
     generator = torch.Generator().manual_seed(0)
-    signs = torch.randint(2, (4, 10), generator=generator) * 2.0 - 1.0
-    logits = (1e4 * signs * torch.rand(4, 10, generator=generator)).to(DEVICE)
+    signs = torch.randint(2, (2, 10), generator=generator) * 2.0 - 1.0
+    logits = (1e4 * signs * torch.rand(2, 10, generator=generator)).to(DEVICE)
     logits.requires_grad_()
-    target = torch.arange(4, device=DEVICE)
+    target = torch.arange(2, device=DEVICE)
     value = hitrate.log_expected_accuracy(logits, target, sigma, backend="triton", noise=noise, k=2)
     (gradient,) = torch.autograd.grad(value.sum(), logits)
     assert value.isfinite().all() and gradient.isfinite().all()
