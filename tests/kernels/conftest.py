@@ -3,16 +3,19 @@
 import pytest
 import torch
 from torch._dynamo import trace_rules
+from torch.utils import _device
 
 
 @pytest.fixture(autouse=True, scope="session")
-def known_to_the_compiler():
-    """Its table of torch's functions, made once, must not hold those that stand in for them."""
+def known_to_torch():
+    """Tables of its functions, made once, must not hold those that stand in for them."""
+    # The compiler's, and that of what makes tensors on a default device.
     trace_rules.get_torch_obj_rule_map()
+    _device._device_constructors()
 
 
 @pytest.fixture(autouse=True)
-def poisoned(monkeypatch, known_to_the_compiler):
+def poisoned(monkeypatch, known_to_torch):
     """Whatever a kernel does not write is NaN, in every tensor that is made to be written."""
     for name in ("empty", "empty_like", "empty_strided"):
         monkeypatch.setattr(torch, name, _poisoned(getattr(torch, name)))

@@ -193,7 +193,8 @@ def test_a_stage_that_is_cut_short_warns(cancer):
     x, y = cancer
     with pytest.warns(ConvergenceWarning, match="did not converge in 2 iterations"):
         model = AccuracyClassifier(**FIXED, max_iter=2).fit(x, y)
-    assert model.n_iter_ <= 2 * 3
+    # The start, and two ways from it.
+    assert model.n_iter_ <= 2 * (1 + 2 + 3)
 
 
 def test_early_stopping_ends_the_path_where_held_out_rows_say():
