@@ -106,3 +106,13 @@ def test_the_lowest_place_of_a_valley_is_found():
     place, least = lowest_of(lambda x: (x - 0.3) ** 2 + 1, -1.0, 1.0)
     assert place == pytest.approx(0.3, abs=0.02)
     assert least == pytest.approx(1.0, abs=1e-3)
+
+
+def test_classes_that_only_rounding_tells_apart_are_level():
+    # Beside a lapse both losing classes have the same probability, so their logarithms do too.
+    far = torch.linspace(0.06, 0.09, 200, dtype=torch.float64)
+    logits = torch.stack([-far, -far - 0.0005, torch.zeros_like(far)], 1)
+    found = Calibration("gumbel", 0.0019, 0.025).probabilities(logits)
+    of_logarithms = found.log().argsort(dim=1, stable=True)
+    assert torch.equal(found.argsort(dim=1, stable=True), of_logarithms)
+    torch.testing.assert_close(found.sum(1), torch.ones_like(far), rtol=1e-15, atol=0)

@@ -33,7 +33,8 @@ def few_images(name, _):
 
 def small(spec, epochs=1):
     training = {**spec["training"], "epochs": epochs, "batch_size": BATCH}
-    return {**spec, "rows": ROWS, "training": training}
+    # There are too few rows to hold some out.
+    return {**spec, "rows": ROWS, "validation": 0, "training": training}
 
 
 def few(study):
