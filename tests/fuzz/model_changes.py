@@ -350,7 +350,7 @@ def _arrays(rng: random.Random, data: bytes) -> tuple[bytes, str]:
             name = rng.choice(["x", "coef", "hidden"])
         case 6:
             array = array.T.copy()
-        case 7:
+        case 7 if array.size:
             array.flat[rng.randrange(array.size)] = rng.choice([1e308, -1e308, 5e-324, 1.5])
         case 8:
             array = np.zeros((rng.choice([0, 1, 1000]), rng.choice([0, 1, 1000])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+# A noise whose inverse is a number, too.
+LEAST = sys.float_info.min
 LOSS_WORDS = {
     "cross_entropy": "cross entropy",
     "exact": "EXACT",
@@ -144,7 +147,7 @@ def calibration_in(state: State) -> Any:
     from hitrate.calibration import NOISES, Calibration
 
     found = Calibration(**state.settings["calibration"])
-    check_between("temperature", found.temperature, 0.0)
+    check_between("temperature", found.temperature, LEAST)
     check_between("lapse", found.lapse, -1.0, 1.0)
     if found.noise not in NOISES or found.lapse < 0:
         raise ValueError(f"noise={found.noise!r:.40}, lapse={found.lapse!r}")

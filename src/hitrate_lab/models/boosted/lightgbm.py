@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hitrate_lab.bad_input import BadInput
 from hitrate_lab.models.boosted.family import Boosted
 from hitrate_lab.models.boosted.lightgbm_trees import checked_lightgbm
-from hitrate_lab.models.family import State, check_between
+from hitrate_lab.models.family import LEAST, State, check_between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +65,7 @@ class LightGBM(Boosted):
 
         noise, sigma = state.settings["noise"], state.settings["sigma"]
         if noise is not None:
-            check_between("sigma", sigma, 0.0)
+            check_between("sigma", sigma, LEAST)
             if noise not in NOISES:
                 raise ValueError(f"noise={noise!r:.40}")
         elif sigma is not None:
