@@ -412,3 +412,15 @@ def test_other_estimators_are_not_saved(tmp_path):
     with pytest.raises(BadInput, match="a dict cannot be saved"):
         save_model(tmp_path / "model", replace(model, estimator={}))
     assert not (tmp_path / "model").exists()
+
+
+def test_a_noise_whose_inverse_is_no_number_is_refused():
+    from hitrate_lab.models.family import State, calibration_in
+
+    def read(temperature):
+        told = {"noise": "normal", "temperature": temperature, "lapse": 0.01}
+        return calibration_in(State("any", {"calibration": told}))
+
+    assert read(1e-300).temperature == 1e-300
+    with pytest.raises(ValueError, match="temperature=5e-324"):
+        read(5e-324)
