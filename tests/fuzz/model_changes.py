@@ -335,7 +335,7 @@ def _arrays(rng: random.Random, data: bytes) -> tuple[bytes, str]:
     array = arrays[name].copy()
     how = rng.randrange(9)
     match how:
-        case 0:
+        case 0 if array.size:
             array.flat[rng.randrange(array.size)] = rng.choice([np.nan, np.inf, -np.inf])
         case 1:
             array = array * rng.choice([1e300, 1e-300, 1e150, 0.0, -1.0, 2.0])
