@@ -16,6 +16,7 @@ from hitrate_lab.runs.store import canonical
 from hitrate_lab.runs.work import Context, Result, Specification
 from hitrate_lab.studies.exact import tables as exact_tables
 from hitrate_lab.studies.protocol import Cell, Protocol
+from hitrate_lab.studies.trials import trials_of
 
 if TYPE_CHECKING:
     from hitrate_lab.runs.store import Run
@@ -93,14 +94,7 @@ class ExactSearch(Protocol):
         self, specification: Specification, plan: Sequence[Specification]
     ) -> list[Specification]:
         """The trials of which the best is to be used."""
-        if specification["stage"] == "trial":
-            return []
-        place = specification["data_set"], specification["method"]
-        return [
-            spec
-            for spec in plan
-            if spec["stage"] == "trial" and (spec["data_set"], spec["method"]) == place
-        ]
+        return trials_of(specification, plan)
 
     def run_batch(
         self, specifications: Sequence[Specification], context: Context

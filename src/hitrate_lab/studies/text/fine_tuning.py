@@ -26,6 +26,7 @@ from hitrate_lab.studies.text.settings import (
     held_out_of,
     recipe_of,
 )
+from hitrate_lab.studies.trials import trials_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -115,14 +116,7 @@ class FineTuning(Protocol):
         self, specification: Specification, plan: Sequence[Specification]
     ) -> list[Specification]:
         """The trials of the rates of which the best is to be used."""
-        if specification["stage"] == "trial":
-            return []
-        place = specification["data_set"], specification["method"]
-        return [
-            spec
-            for spec in plan
-            if spec["stage"] == "trial" and (spec["data_set"], spec["method"]) == place
-        ]
+        return trials_of(specification, plan)
 
     def run(self, specification: Specification, context: Context) -> Result:
         """Try a learning rate, or train with the best one and look at test rows.
