@@ -78,17 +78,18 @@ def falls_with_l2(
     ends : sequence of float
         Falling; the stages of the result are these.
     """
-    found = falls(objective, coarse, settings, start, _down_to(ends, LARGEST_SIGMA))
+    first = _down_to(ends, LARGEST_SIGMA)
+    found = falls(objective, coarse, settings, start, first)
     stages = found.stages[-len(ends) :]
     before = objective.accuracy(start)
     if objective.accuracy(stages[-1]) > before or objective.right(start).all():
         return replace(found, stages=stages)
     own = own_sigma(coarse, start)
     lower = [sigma for sigma in ends if sigma < own] or [ends[-1]]
-    every = _down_to(lower, own)
-    if every == _down_to(ends, LARGEST_SIGMA):
+    second = _down_to(lower, own)
+    if second == first:
         return replace(found, stages=stages)
-    other = falls(objective, coarse, settings, start, every)
+    other = falls(objective, coarse, settings, start, second)
     iterations = found.iterations + other.iterations
     if other.value > (1 - settings.tol) * found.value:
         return replace(found, stages=stages, iterations=iterations)
